@@ -1,0 +1,1 @@
+//! The laptop's stack, for the demo, the tests and the benchmark; nothing here is deployed.

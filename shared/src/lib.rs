@@ -1,0 +1,3 @@
+//! A payment reconciler for Postgres and Stripe.
+
+pub mod domain;

@@ -1,0 +1,1 @@
+//! Whole functions against real Postgres and the Stripe sandbox, in one binary.
