@@ -1,1 +1,109 @@
-//! Empty for now.
+//! `migrate`: applies the schema and the adapter, and checks the ports.
+//!
+//! The order is: schema and roles, adapter (the view and the write port), the domain that takes its type from the view, the
+//! tables, the canonical writer, the grants. The adapter and the grants are applied again every time, the versions once.
+//! Two that run at once wait for each other.
+//!
+//! An adapter may be a file of the adopter's own: it is SQL that runs with the migrating user's rights, like any migration.
+
+use reconciler::store::ports::check_ports;
+use reconciler::store::{Keyset, StoreError};
+use refinery::{Migration, Runner, Target};
+use tokio_postgres::Client;
+
+/// The adapter for a table `payments`, as the design names its columns.
+pub const DEFAULT_ADAPTER: &str = include_str!("../../../migrations/adapters/default.sql");
+
+/// A second adapter, with uuid keys and other names, which proves the ports.
+pub const UUID_CHECKOUT_ADAPTER: &str = include_str!("../../../migrations/adapters/uuid_checkout.sql");
+
+const GRANTS: &str = include_str!("../../../migrations/grants.sql");
+
+/// Our versions: name and text. Version 1 comes before the adapter, the others behind it.
+const VERSIONS: [(&str, &str); 4] = [
+    ("V1__schema_and_roles", include_str!("../../../migrations/V1__schema_and_roles.sql")),
+    ("V2__payment_id", include_str!("../../../migrations/V2__payment_id.sql")),
+    ("V3__tables", include_str!("../../../migrations/V3__tables.sql")),
+    ("V4__transition", include_str!("../../../migrations/V4__transition.sql")),
+];
+
+/// The version up to which the schema must be there for the adapter.
+const BEFORE_ADAPTER: u32 = 1;
+
+/// The table of applied versions; in our schema, since the application may use refinery itself.
+const HISTORY: &str = "reconciliation.applied_migration";
+
+/// Any number that nobody else locks.
+const LOCK: &str = "select pg_advisory_lock(7228637711)";
+const UNLOCK: &str = "select pg_advisory_unlock(7228637711)";
+
+/// What was done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Applied {
+    /// The versions that were not there before.
+    pub versions: Vec<String>,
+    /// The order of the walk that fits the key.
+    pub keyset: Keyset,
+}
+
+/// The schema could not be applied.
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    /// Another migration could not be waited for, or the schema not be made.
+    #[error("could not prepare the database for the migration")]
+    Prepare(#[source] tokio_postgres::Error),
+    /// A version of ours failed.
+    #[error("could not apply the schema")]
+    Versions(#[source] refinery::Error),
+    /// The adapter failed. Nothing of it is applied.
+    #[error("could not apply the adapter: mend its SQL and migrate again")]
+    Adapter(#[source] tokio_postgres::Error),
+    /// The grants failed.
+    #[error("could not apply the grants")]
+    Grants(#[source] tokio_postgres::Error),
+    /// The ports are not what the reconciler needs.
+    #[error(transparent)]
+    Ports(#[from] StoreError),
+}
+
+/// Applies what is missing of the schema, the adapter, and the grants, and checks the ports.
+pub async fn apply(db: &mut Client, adapter: &str) -> Result<Applied, MigrateError> {
+    db.batch_execute(LOCK).await.map_err(MigrateError::Prepare)?;
+    let applied = apply_locked(db, adapter).await;
+    // Ending the session lets go of the lock as well, so an error here is the connection's and shows there.
+    let unlocked = db.batch_execute(UNLOCK).await.map_err(MigrateError::Prepare);
+    let applied = applied?;
+    unlocked?;
+    Ok(applied)
+}
+
+async fn apply_locked(db: &mut Client, adapter: &str) -> Result<Applied, MigrateError> {
+    // Notices ("already exists, skipping") would only hide what matters.
+    db.batch_execute("set client_min_messages = warning; create schema if not exists reconciliation")
+        .await
+        .map_err(MigrateError::Prepare)?;
+    let mut versions = run_to(db, Target::Version(BEFORE_ADAPTER)).await?;
+    in_one_transaction(db, adapter).await.map_err(MigrateError::Adapter)?;
+    versions.extend(run_to(db, Target::Latest).await?);
+    in_one_transaction(db, GRANTS).await.map_err(MigrateError::Grants)?;
+    let ports = check_ports(db).await?;
+    Ok(Applied { versions, keyset: ports.keyset })
+}
+
+async fn run_to(db: &mut Client, target: Target) -> Result<Vec<String>, MigrateError> {
+    let migrations = VERSIONS
+        .iter()
+        .map(|(name, sql)| Migration::unapplied(name, sql))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(MigrateError::Versions)?;
+    let mut runner = Runner::new(&migrations).set_target(target).set_grouped(true);
+    runner.set_migration_table_name(HISTORY);
+    let report = runner.run_async(db).await.map_err(MigrateError::Versions)?;
+    Ok(report.applied_migrations().iter().map(ToString::to_string).collect())
+}
+
+async fn in_one_transaction(db: &mut Client, sql: &str) -> Result<(), tokio_postgres::Error> {
+    let transaction = db.transaction().await?;
+    transaction.batch_execute(sql).await?;
+    transaction.commit().await
+}

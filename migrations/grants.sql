@@ -1,0 +1,33 @@
+-- Who may do what. Applied after every migration and every adapter, since a view or function that was dropped and made
+-- again has lost its grants. Grants name their tables and never say ALL: the view is auto-updatable, and a blanket grant
+-- would let the scans change payments through it.
+
+-- On PUBLIC nothing is left, least of all EXECUTE, which every new function has by default.
+revoke all on all tables in schema reconciliation from public;
+revoke execute on all functions in schema reconciliation from public;
+
+grant usage on schema reconciliation to reconciler_scan, reconciler_writer, reconciler_metrics;
+grant usage on type reconciliation.payment_id to reconciler_scan, reconciler_writer, reconciler_metrics;
+
+-- The scans read payments, judge them, and ask for repairs. They cannot carry one out.
+revoke all on reconciliation.payment from reconciler_scan, reconciler_writer, reconciler_metrics;
+grant select on reconciliation.payment to reconciler_scan;
+grant select, insert, update on reconciliation.cursor to reconciler_scan;
+grant select, insert, update, delete on reconciliation.observation to reconciler_scan;
+grant select, insert, update on reconciliation.finding to reconciler_scan;
+grant select, insert, update, delete on reconciliation.orphan_candidate to reconciler_scan;
+grant select, insert on reconciliation.outbox to reconciler_scan;
+grant select, insert, update on reconciliation.api_budget to reconciler_scan;
+grant execute on function reconciliation.throttle_level_at(integer, timestamptz, timestamptz)
+    to reconciler_scan, reconciler_metrics;
+
+-- The writer's callers reach a payment through transition alone, and work the outbox.
+grant select on reconciliation.payment to reconciler_writer;
+grant execute on function reconciliation.transition(reconciliation.payment_id, text, jsonb, bigint) to reconciler_writer;
+grant select, update on reconciliation.outbox to reconciler_writer;
+grant select on reconciliation.finding to reconciler_writer;
+
+-- Metrics read.
+grant select on reconciliation.payment, reconciliation.cursor, reconciliation.observation, reconciliation.finding,
+    reconciliation.orphan_candidate, reconciliation.outbox, reconciliation.api_budget
+    to reconciler_metrics;

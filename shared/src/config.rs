@@ -1,0 +1,275 @@
+//! Settings: typed, read once from a lookup function, and every error names its key.
+//!
+//! The lookup is the environment in Lambda and on a laptop, and a map in tests. A text that is empty or blank counts as
+//! not set. Secrets never appear in an error or in `Debug`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::domain::classify::Policy;
+use crate::store::Keyset;
+
+/// Where settings come from: the value of a key, if it is set.
+pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
+
+/// Stripe itself.
+pub const STRIPE_API_BASE_DEFAULT: &str = "https://api.stripe.com";
+
+/// The most requests a second that may be configured against Stripe itself: its limit on one endpoint.
+pub const REQUESTS_PER_SECOND_MAX: u32 = 25;
+
+/// Above this a warning is due: the checkout shares the account's limits.
+pub const REQUESTS_PER_SECOND_CALM: u32 = 10;
+
+/// A setting is missing or malformed.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The key has no default and is not set.
+    #[error("the setting {key} is missing: {expected}")]
+    Missing {
+        /// Which setting.
+        key: &'static str,
+        /// What it should hold.
+        expected: &'static str,
+    },
+    /// The value cannot be used. Its text is shown unless it is a secret.
+    #[error("the setting {key}{value} is not usable: {expected}")]
+    Malformed {
+        /// Which setting.
+        key: &'static str,
+        /// ` = "…"`, or nothing where it is a secret.
+        value: String,
+        /// What it should hold.
+        expected: String,
+    },
+}
+
+/// A text that is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The text, for the one place that sends it.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}
+
+/// How to reach Postgres.
+#[derive(Clone, Debug)]
+pub struct DatabaseSettings {
+    /// `DATABASE_URL`; holds a password.
+    pub url: Secret,
+}
+
+impl DatabaseSettings {
+    /// Reads `DATABASE_URL`.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        let url = required(lookup, "DATABASE_URL", "a URL such as postgres://user:password@host/database")?;
+        Ok(Self { url: Secret::new(url) })
+    }
+}
+
+/// How to reach Stripe.
+#[derive(Clone, Debug)]
+pub struct StripeSettings {
+    /// `STRIPE_API_KEY`: a restricted key that may read PaymentIntents and Charges.
+    pub api_key: Secret,
+    /// `STRIPE_API_BASE`.
+    pub api_base: String,
+    /// `STRIPE_ACCOUNT`: a connected account, `acct_…`.
+    pub account: Option<String>,
+    /// `CONNECT_TIMEOUT_MS`.
+    pub connect_timeout: Duration,
+    /// `REQUEST_TIMEOUT_MS`: from the first byte sent to the last one read.
+    pub request_timeout: Duration,
+}
+
+impl StripeSettings {
+    /// Reads the settings named at the fields.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        let api_key =
+            required(lookup, "STRIPE_API_KEY", "a key that starts with rk_live_, rk_test_, sk_live_ or sk_test_")?;
+        let account = text(lookup, "STRIPE_ACCOUNT");
+        if let Some(account) = account.as_ref().filter(|account| !account.starts_with("acct_")) {
+            return Err(malformed("STRIPE_ACCOUNT", account, "the id of a connected account, acct_…"));
+        }
+        Ok(Self {
+            api_key: Secret::new(api_key),
+            api_base: text(lookup, "STRIPE_API_BASE").unwrap_or_else(|| STRIPE_API_BASE_DEFAULT.to_owned()),
+            account,
+            connect_timeout: Duration::from_millis(number(lookup, "CONNECT_TIMEOUT_MS", 3_000, 10, 60_000)?),
+            request_timeout: Duration::from_millis(number(lookup, "REQUEST_TIMEOUT_MS", 10_000, 10, 120_000)?),
+        })
+    }
+
+    /// Whether requests go to Stripe itself, where its limits are everybody's.
+    pub fn is_stripe_itself(&self) -> bool {
+        url::Url::parse(&self.api_base)
+            .ok()
+            .and_then(|base| base.host_str().map(|host| host == "stripe.com" || host.ends_with(".stripe.com")))
+            .unwrap_or(false)
+    }
+
+    /// The name under which the request budget is kept: the account, or the platform's own.
+    pub fn budget_account(&self) -> &str {
+        self.account.as_deref().unwrap_or("own")
+    }
+}
+
+/// How a scan goes about it.
+#[derive(Clone, Debug)]
+pub struct ScanSettings {
+    /// `BATCH_SIZE`: payments in one tick.
+    pub batch_size: u32,
+    /// `REQUESTS_PER_SECOND` of all functions together.
+    pub requests_per_second: u32,
+    /// `CONCURRENCY`: requests under way at once in one tick.
+    pub concurrency: u32,
+    /// `GRACE_SECONDS`, `RETRY_WINDOW_SECONDS`, `IN_FLIGHT_MAX_DAYS`.
+    pub policy: Policy,
+    /// `MISSING_CAP`: more confirmed 404s than this, and more than half of the rows asked, withhold the batch.
+    pub missing_cap: u32,
+    /// `MIN_CYCLE_SECONDS`: a new cycle begins no sooner than this after the last one began.
+    pub min_cycle: time::Duration,
+    /// `KEYSET`: the order of the walk; `None` where the type of the key decides.
+    pub keyset: Option<Keyset>,
+}
+
+impl ScanSettings {
+    /// Reads the settings named at the fields. `stripe` says whether the rate is Stripe's to bear.
+    pub fn from_lookup(lookup: Lookup<'_>, stripe: &StripeSettings) -> Result<Self, ConfigError> {
+        let requests_per_second = number(lookup, "REQUESTS_PER_SECOND", 5, 1, 10_000)?;
+        if stripe.is_stripe_itself() && requests_per_second > REQUESTS_PER_SECOND_MAX {
+            let why = "at most 25, Stripe's limit on one endpoint, which the checkout shares; 5 to 10 is a good slice";
+            return Err(malformed("REQUESTS_PER_SECOND", &requests_per_second.to_string(), why));
+        }
+        Ok(Self {
+            batch_size: number(lookup, "BATCH_SIZE", 200, 1, 20_000)?,
+            requests_per_second,
+            concurrency: number(lookup, "CONCURRENCY", 8, 1, 100)?,
+            policy: Policy {
+                grace: time::Duration::seconds(number(lookup, "GRACE_SECONDS", 600, 0, 86_400)?),
+                retry_window: time::Duration::seconds(number(lookup, "RETRY_WINDOW_SECONDS", 86_400, 0, 31_536_000)?),
+                in_flight_max: time::Duration::days(number(lookup, "IN_FLIGHT_MAX_DAYS", 30, 1, 3_650)?),
+            },
+            missing_cap: number(lookup, "MISSING_CAP", 50, 0, 1_000_000)?,
+            min_cycle: time::Duration::seconds(number(lookup, "MIN_CYCLE_SECONDS", 21_600, 0, 31_536_000)?),
+            keyset: keyset(lookup)?,
+        })
+    }
+}
+
+fn keyset(lookup: Lookup<'_>) -> Result<Option<Keyset>, ConfigError> {
+    match text(lookup, "KEYSET").as_deref() {
+        None | Some("auto") => Ok(None),
+        Some("id") => Ok(Some(Keyset::Id)),
+        Some("created_at") => Ok(Some(Keyset::CreatedAt)),
+        Some(other) => Err(malformed("KEYSET", other, "auto, id or created_at")),
+    }
+}
+
+fn text(lookup: Lookup<'_>, key: &str) -> Option<String> {
+    lookup(key).map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+}
+
+fn required(lookup: Lookup<'_>, key: &'static str, expected: &'static str) -> Result<String, ConfigError> {
+    text(lookup, key).ok_or(ConfigError::Missing { key, expected })
+}
+
+fn number<N>(lookup: Lookup<'_>, key: &'static str, default: N, least: N, most: N) -> Result<N, ConfigError>
+where
+    N: Copy + FromStr + PartialOrd + fmt::Display,
+{
+    let Some(value) = text(lookup, key) else { return Ok(default) };
+    value
+        .parse()
+        .ok()
+        .filter(|number| *number >= least && *number <= most)
+        .ok_or_else(|| malformed(key, &value, format!("a whole number from {least} to {most}")))
+}
+
+fn malformed(key: &'static str, value: &str, expected: impl Into<String>) -> ConfigError {
+    ConfigError::Malformed { key, value: format!(" = {value:?}"), expected: expected.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stripe(base: &str) -> StripeSettings {
+        let base = base.to_owned();
+        StripeSettings::from_lookup(&|key| match key {
+            "STRIPE_API_KEY" => Some("sk_test_hidden".into()),
+            "STRIPE_API_BASE" => Some(base.clone()),
+            _ => None,
+        })
+        .unwrap()
+    }
+
+    fn scan(base: &str, key: &str, value: &str) -> Result<ScanSettings, ConfigError> {
+        ScanSettings::from_lookup(&|asked| (asked == key).then(|| value.to_owned()), &stripe(base))
+    }
+
+    #[test]
+    fn the_defaults_are_the_documented_ones() {
+        let settings = scan(STRIPE_API_BASE_DEFAULT, "", "").unwrap();
+        assert_eq!((settings.batch_size, settings.requests_per_second, settings.missing_cap), (200, 5, 50));
+        assert_eq!(settings.policy.grace, time::Duration::minutes(10));
+        assert_eq!(settings.policy.retry_window, time::Duration::hours(24));
+        assert_eq!(settings.policy.in_flight_max, time::Duration::days(30));
+        assert_eq!(settings.min_cycle, time::Duration::hours(6));
+        let stripe = StripeSettings::from_lookup(&|key| (key == "STRIPE_API_KEY").then(|| "rk_live_x".into())).unwrap();
+        assert!(stripe.is_stripe_itself());
+    }
+
+    #[test]
+    fn more_than_25_a_second_is_refused_against_stripe_itself_only() {
+        for base in ["https://api.stripe.com", "https://api.stripe.com/", "https://API.STRIPE.COM:443"] {
+            let error = scan(base, "REQUESTS_PER_SECOND", "26").unwrap_err().to_string();
+            assert!(error.contains("REQUESTS_PER_SECOND") && error.contains("at most 25"), "{error}");
+            assert_eq!(scan(base, "REQUESTS_PER_SECOND", "25").unwrap().requests_per_second, 25);
+        }
+        for base in ["http://127.0.0.1:12111", "http://localhost:1/api.stripe.com", "https://api.stripe.com.example"] {
+            assert_eq!(scan(base, "REQUESTS_PER_SECOND", "400").unwrap().requests_per_second, 400, "{base}");
+        }
+    }
+
+    #[test]
+    fn every_error_names_its_key_and_shows_no_secret() {
+        assert!(DatabaseSettings::from_lookup(&|_| None).unwrap_err().to_string().contains("DATABASE_URL"));
+        assert!(
+            StripeSettings::from_lookup(&|_| Some("  ".into())).unwrap_err().to_string().contains("STRIPE_API_KEY")
+        );
+        for (key, value) in [
+            ("BATCH_SIZE", "0"),
+            ("BATCH_SIZE", "20001"),
+            ("BATCH_SIZE", "many"),
+            ("GRACE_SECONDS", "-1"),
+            ("REQUESTS_PER_SECOND", "0"),
+            ("REQUESTS_PER_SECOND", "5.5"),
+            ("IN_FLIGHT_MAX_DAYS", "0"),
+            ("MISSING_CAP", "x"),
+            ("MIN_CYCLE_SECONDS", "99999999999999999999"),
+            ("RETRY_WINDOW_SECONDS", "1h"),
+            ("KEYSET", "uuid"),
+        ] {
+            let error = scan("http://127.0.0.1:1", key, value).unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(value), "{error}");
+        }
+        let settings = stripe("http://127.0.0.1:1");
+        assert!(!format!("{settings:?}").contains("hidden"), "{settings:?}");
+    }
+}

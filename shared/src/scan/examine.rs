@@ -1,0 +1,120 @@
+//! From loaded payments to judged ones: the part that every scan shares.
+
+use tokio_postgres::Client;
+
+use super::RunError;
+use super::evidence::evidence_of;
+use super::observe::{Answer, ObserveError, Observing, Stop, observe};
+use super::withhold::{Missing, count_missing};
+use crate::domain::Timestamp;
+use crate::domain::classify::{BeforeAsking, Policy, before_asking, classify};
+use crate::domain::external::External;
+use crate::domain::id::ExternalRef;
+use crate::domain::payment::Payment;
+use crate::domain::verdict::Judgement;
+use crate::gateway::Gateway;
+use crate::store::commit::{JudgedOutcome, JudgedPayment};
+use crate::store::known_present;
+
+/// Judged payments, and how far the walk may pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Examined {
+    /// What is to be written: all of the passed payments, and those behind that were answered all the same.
+    pub judged: Vec<JudgedPayment>,
+    /// How many payments from the first on the walk may pass.
+    pub passed: usize,
+    /// Why not all, if not all.
+    pub stop: Option<Stop>,
+    /// What is missing at Stripe.
+    pub missing: Missing,
+    /// Requests sent.
+    pub requests: u64,
+    /// Answers that asked to slow down.
+    pub throttled: u64,
+}
+
+/// Decides what to ask, asks, and judges the answers. `payments` are in key order.
+pub async fn examine<G: Gateway>(
+    observing: &Observing<'_, G>,
+    policy: &Policy,
+    now: Timestamp,
+    payments: Vec<Payment>,
+) -> Result<Examined, ObserveError> {
+    let plans: Vec<BeforeAsking> = payments.iter().map(|payment| before_asking(payment, policy, now)).collect();
+    let wanted: Vec<ExternalRef> = plans.iter().filter_map(wanted_of).cloned().collect();
+    let observed = observe(observing, &wanted).await?;
+    let missing = count_missing(&observed.answers);
+
+    let mut answers = observed.answers.into_iter();
+    let mut judged = Vec::with_capacity(payments.len());
+    let mut passed = 0;
+    let mut passing = true;
+    for (payment, plan) in payments.into_iter().zip(plans) {
+        // Past the place where the walk stands, only what has cost a call is worth writing.
+        let (outcome, may_pass) = match plan {
+            BeforeAsking::TooFresh => (passing.then_some(JudgedOutcome::NotAsked), true),
+            BeforeAsking::Settled(judgement) => (passing.then(|| confirmed(&payment, now, None, judgement)), true),
+            BeforeAsking::Ask(_) => match answers.next().unwrap_or(Answer::Unfinished) {
+                Answer::Confirmed { observed_at, external } => {
+                    let judgement = classify(&payment, &external, policy, now);
+                    (Some(confirmed(&payment, observed_at, Some(external), judgement)), true)
+                }
+                Answer::PassedOver => (Some(JudgedOutcome::Unanswered), true),
+                Answer::HeldUp => (Some(JudgedOutcome::Unanswered), false),
+                Answer::Unfinished => (None, false),
+            },
+        };
+        passing &= may_pass;
+        passed += usize::from(passing);
+        judged.extend(outcome.map(|outcome| JudgedPayment { payment, outcome }));
+    }
+    Ok(Examined {
+        judged,
+        passed,
+        stop: observed.stop,
+        missing,
+        requests: observed.requests,
+        throttled: observed.throttled,
+    })
+}
+
+fn wanted_of(plan: &BeforeAsking) -> Option<&ExternalRef> {
+    match plan {
+        BeforeAsking::Ask(id) => Some(id),
+        BeforeAsking::TooFresh | BeforeAsking::Settled(_) => None,
+    }
+}
+
+fn confirmed(
+    payment: &Payment,
+    observed_at: Timestamp,
+    external: Option<External>,
+    judgement: Judgement,
+) -> JudgedOutcome {
+    let evidence = match judgement.kind() {
+        Some(_) => evidence_of(payment, external.as_ref()),
+        None => serde_json::Value::Null,
+    };
+    JudgedOutcome::Confirmed { observed_at, external, judgement, evidence }
+}
+
+/// Whether the key opens anything that Stripe is known to have: then a batch of nothing but the other mode's objects is the
+/// rows' fault. The second value counts the requests.
+pub async fn key_opens_known_payments<G: Gateway>(
+    observing: &Observing<'_, G>,
+    db: &Client,
+) -> Result<(bool, u64), RunError> {
+    let mut requests = 0;
+    for id in known_present(db).await? {
+        let observed = observe(observing, std::slice::from_ref(&id)).await?;
+        requests += observed.requests;
+        if observed
+            .answers
+            .iter()
+            .any(|answer| matches!(answer, Answer::Confirmed { external: External::Present(_), .. }))
+        {
+            return Ok((true, requests));
+        }
+    }
+    Ok((false, requests))
+}

@@ -1,0 +1,125 @@
+//! What the scans share: observe (Stripe, outside any transaction) → decide (pure) → commit (one statement).
+//!
+//! This is the one place that spans the store, the gateway and the budget; none of those knows another.
+
+pub mod evidence;
+pub mod examine;
+pub mod observe;
+pub mod steps;
+pub mod withhold;
+
+use tokio_postgres::Client;
+
+use crate::budget::{Budget, BudgetError};
+use crate::clock::Clock;
+use crate::config::ScanSettings;
+use crate::domain::Timestamp;
+use crate::store::commit::Written;
+use crate::store::{Keyset, StoreError};
+use crate::telemetry::Report;
+use observe::{ObserveError, Observing};
+use steps::Steps;
+
+/// What a tick of a scan works with. Built once, borrowed by every tick.
+#[derive(Debug)]
+pub struct Deps<'a, G> {
+    /// Postgres, with the rights of `reconciler_scan`.
+    pub db: &'a Client,
+    /// Stripe.
+    pub gateway: &'a G,
+    /// The request budget that all functions share.
+    pub budget: &'a Budget,
+    /// The process's clock.
+    pub clock: &'a Clock,
+    /// How to go about it.
+    pub settings: &'a ScanSettings,
+    /// The order of the walk.
+    pub keyset: Keyset,
+    /// No call to Stripe is issued after this; what is finished by then is committed.
+    pub deadline: Option<Timestamp>,
+    /// Who is told of the tick's steps.
+    pub steps: &'a Steps,
+}
+
+impl<'a, G> Deps<'a, G> {
+    /// The part that asking Stripe needs.
+    pub fn observing(&self, pass_over: bool) -> Observing<'a, G> {
+        Observing {
+            gateway: self.gateway,
+            budget: self.budget,
+            db: self.db,
+            clock: self.clock,
+            concurrency: usize::try_from(self.settings.concurrency).unwrap_or(1),
+            deadline: self.deadline,
+            pass_over,
+        }
+    }
+}
+
+/// A tick failed. Nothing is written, and the cursor stands where it stood.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// Postgres.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// Stripe refused the key, or the budget is out of reach.
+    #[error(transparent)]
+    Observe(#[from] ObserveError),
+    /// So much is missing at Stripe that a person has to look first.
+    #[error(
+        "the batch of job {job} at revision {revision} is withheld and nothing is written: {reason}. Check the key, the \
+         account and the reference column first. If these payments really are missing at Stripe, release this batch, once: \
+         `cargo tick release --job {job} --revision {revision}`, or in SQL: update reconciliation.cursor set \
+         released_revision = revision where job = '{job}' and revision = {revision}"
+    )]
+    Withheld {
+        /// Which job.
+        job: String,
+        /// The revision to release.
+        revision: i64,
+        /// What was seen.
+        reason: String,
+        /// The tick, with its counts; its outcome is `withheld`.
+        report: Box<Report>,
+    },
+}
+
+impl From<BudgetError> for RunError {
+    fn from(error: BudgetError) -> Self {
+        Self::Observe(ObserveError::Budget(error))
+    }
+}
+
+impl RunError {
+    /// A name that does not change, for alarms and for Lambda's `errorType`.
+    pub fn error_type(&self) -> &'static str {
+        match self {
+            Self::Store(StoreError::Ports(_)) => "PortsNotReady",
+            Self::Store(_) => "DatabaseFailed",
+            Self::Observe(ObserveError::Refused { .. }) => "StripeKeyRefused",
+            Self::Observe(ObserveError::Budget(_)) => "BudgetFailed",
+            Self::Withheld { .. } => "BatchWithheld",
+        }
+    }
+}
+
+/// Takes what a commit wrote into the report, and says a line for each finding that opened (promise 12).
+pub fn report_written(report: &mut Report, written: &Written) {
+    for finding in &written.opened {
+        tracing::warn!(
+            job = %report.job,
+            finding = finding.id,
+            payment = %finding.payment_id,
+            kind = %finding.kind,
+            verdict = %finding.verdict,
+            "finding opened"
+        );
+        *report.opened_by_kind.entry(finding.kind.clone()).or_default() += 1;
+    }
+    for finding in &written.closed {
+        *report.closed_by_kind.entry(finding.kind.clone()).or_default() += 1;
+    }
+    report.findings_opened += u64::try_from(written.opened.len()).unwrap_or(u64::MAX);
+    report.findings_closed += u64::try_from(written.closed.len()).unwrap_or(u64::MAX);
+    report.commands_queued += written.commands_queued;
+}

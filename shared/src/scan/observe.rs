@@ -1,0 +1,257 @@
+//! Asking Stripe about a batch: several requests in flight, each on a slot of the shared budget, outside of any transaction.
+//!
+//! A call is **unanswered** when its request was sent, retried where that helps, and gave no confirmed answer. Whose fault
+//! that was shows in what comes after it: if a later call is answered, it was the row's own, and the walk goes on without
+//! it; if none is, it may be the beginning of an outage, and the walk does not pass the row (promise 10: an outage costs no
+//! row its turn). Ten unanswered calls in a row, in order of completion, are the breaker: the batch stops there.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio_postgres::Client;
+
+use crate::budget::{Budget, BudgetError, Slot};
+use crate::clock::Clock;
+use crate::domain::Timestamp;
+use crate::domain::external::External;
+use crate::domain::id::ExternalRef;
+use crate::gateway::{Gateway, GatewayError, ListQuery, Remedy};
+
+/// Unanswered calls in a row that stop a batch.
+pub const BREAKER: usize = 10;
+
+/// Requests for one payment: the first, and at most two retries.
+const ATTEMPTS: u32 = 3;
+
+/// The first pause before a retry; doubled for each further one, and jittered.
+const BACKOFF: Duration = Duration::from_millis(200);
+
+/// What a batch is observed with.
+#[derive(Debug)]
+pub struct Observing<'a, G> {
+    /// Stripe.
+    pub gateway: &'a G,
+    /// The shared budget, and where it is kept.
+    pub budget: &'a Budget,
+    /// Where the budget is kept.
+    pub db: &'a Client,
+    /// The process's clock.
+    pub clock: &'a Clock,
+    /// Requests under way at once.
+    pub concurrency: usize,
+    /// No call is issued after this.
+    pub deadline: Option<Timestamp>,
+    /// Pass over what does not answer, instead of stopping at it: it has held up the walk before, and Stripe is there.
+    pub pass_over: bool,
+}
+
+/// What became of one wanted id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// A confirmed fact.
+    Confirmed {
+        /// The database's time before the request.
+        observed_at: Timestamp,
+        /// The fact.
+        external: External,
+    },
+    /// Unanswered, by the row's own fault: the walk goes on without it.
+    PassedOver,
+    /// Unanswered, perhaps by an outage: the walk does not pass it.
+    HeldUp,
+    /// Not asked, or not to the end.
+    Unfinished,
+}
+
+/// Why a batch was not asked to the end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// The deadline is near.
+    Deadline,
+    /// Stripe said 429.
+    RateLimited,
+    /// Nothing answers any more.
+    Outage,
+}
+
+/// What asking came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    /// One element for each wanted id, in the same order.
+    pub answers: Vec<Answer>,
+    /// Why it is not complete, if it is not.
+    pub stop: Option<Stop>,
+    /// Requests sent.
+    pub requests: u64,
+    /// Answers that asked to slow down.
+    pub throttled: u64,
+}
+
+/// Asking came to an end that ends the tick.
+#[derive(Debug, thiserror::Error)]
+pub enum ObserveError {
+    /// The key is wrong, has expired, or lacks a permission.
+    #[error("Stripe refused the key while payment intent {id} was read")]
+    Refused {
+        /// What was asked for.
+        id: String,
+        /// What Stripe said.
+        #[source]
+        source: GatewayError,
+    },
+    /// The request budget is out of reach.
+    #[error(transparent)]
+    Budget(#[from] BudgetError),
+}
+
+/// How one call ended.
+enum Call {
+    Answered(Slot, External),
+    Unanswered,
+    RateLimited,
+    Late,
+}
+
+#[derive(Default)]
+struct Sent {
+    requests: AtomicU64,
+    throttled: AtomicU64,
+}
+
+/// Asks Stripe for every wanted id, in order, several at once. An `Err` means that nothing may be written.
+pub async fn observe<G: Gateway>(
+    observing: &Observing<'_, G>,
+    wanted: &[ExternalRef],
+) -> Result<Observed, ObserveError> {
+    let sent = Sent::default();
+    let mut answers = vec![Answer::Unfinished; wanted.len()];
+    let mut unanswered: Vec<usize> = Vec::new(); // in a row, in order of completion
+    let mut stop = None;
+
+    let calls = wanted.iter().enumerate().map(|(index, id)| {
+        let sent = &sent;
+        async move { (index, call(observing, id, sent).await) }
+    });
+    let mut calls = std::pin::pin!(stream::iter(calls).buffer_unordered(observing.concurrency.max(1)));
+    while stop.is_none() {
+        let next = tokio::select! {
+            biased;
+            next = calls.next() => next,
+            () = deadline_reached(observing) => {
+                stop = Some(Stop::Deadline);
+                break;
+            }
+        };
+        let Some((index, ended)) = next else { break };
+        let answer = match ended? {
+            Call::Answered(slot, external) => {
+                for passed in unanswered.drain(..) {
+                    set(&mut answers, passed, Answer::PassedOver);
+                }
+                Answer::Confirmed { observed_at: slot.at, external }
+            }
+            Call::Unanswered if observing.pass_over => Answer::PassedOver,
+            Call::Unanswered => {
+                unanswered.push(index);
+                if unanswered.len() >= BREAKER {
+                    stop = Some(Stop::Outage);
+                }
+                Answer::HeldUp
+            }
+            Call::RateLimited => {
+                stop = Some(Stop::RateLimited);
+                Answer::Unfinished
+            }
+            Call::Late => {
+                stop = Some(Stop::Deadline);
+                Answer::Unfinished
+            }
+        };
+        set(&mut answers, index, answer);
+    }
+    if !unanswered.is_empty() && stop.is_none() {
+        stop = Some(Stop::Outage);
+    }
+    Ok(Observed {
+        answers,
+        stop,
+        requests: sent.requests.load(Ordering::Relaxed),
+        throttled: sent.throttled.load(Ordering::Relaxed),
+    })
+}
+
+fn set(answers: &mut [Answer], index: usize, answer: Answer) {
+    if let Some(place) = answers.get_mut(index) {
+        *place = answer;
+    }
+}
+
+async fn deadline_reached<G>(observing: &Observing<'_, G>) {
+    match observing.deadline {
+        Some(deadline) => observing.clock.reach(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// One payment's call, with its retries.
+async fn call<G: Gateway>(observing: &Observing<'_, G>, id: &ExternalRef, sent: &Sent) -> Result<Call, ObserveError> {
+    let attempts = if observing.pass_over { 1 } else { ATTEMPTS };
+    let mut attempt = 1;
+    loop {
+        let Some(slot) = take_slot(observing).await? else { return Ok(Call::Late) };
+        sent.requests.fetch_add(1, Ordering::Relaxed);
+        let error = match observing.gateway.retrieve(id).await {
+            Ok(external) => return Ok(Call::Answered(slot, external)),
+            Err(error) => error,
+        };
+        match error.remedy() {
+            Remedy::EndTick => return Err(ObserveError::Refused { id: id.to_string(), source: error }),
+            Remedy::StopBatch { retry_after } => {
+                sent.throttled.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(%id, %error, "Stripe asked to slow down");
+                observing.budget.throttle(observing.db, slot, retry_after).await?;
+                return Ok(Call::RateLimited);
+            }
+            Remedy::Retry if attempt < attempts => {
+                tracing::debug!(%id, %error, attempt, "asking again");
+                observing.clock.sleep(backoff(attempt)).await;
+                attempt += 1;
+            }
+            Remedy::Retry | Remedy::GiveUp => {
+                tracing::info!(%id, %error, attempt, "no confirmed answer");
+                return Ok(Call::Unanswered);
+            }
+        }
+    }
+}
+
+async fn take_slot<G>(observing: &Observing<'_, G>) -> Result<Option<Slot>, BudgetError> {
+    let longest_wait = match observing.deadline {
+        None => Duration::from_secs(3600),
+        Some(deadline) => match Duration::try_from(deadline - observing.clock.now()) {
+            Ok(left) if !left.is_zero() => left,
+            Ok(_) | Err(_) => return Ok(None),
+        },
+    };
+    observing.budget.take(observing.db, longest_wait).await
+}
+
+/// Doubled with each attempt, and between half and one and a half of that, so that processes do not retry in step.
+fn backoff(attempt: u32) -> Duration {
+    BACKOFF * 2_u32.saturating_pow(attempt - 1) * fastrand::u32(500..1500) / 1000
+}
+
+/// Whether Stripe answers a plain list at all: asked for when a walk has started at the same place for the third time.
+pub async fn stripe_is_there<G: Gateway>(observing: &Observing<'_, G>) -> Result<bool, ObserveError> {
+    let Some(_slot) = take_slot(observing).await? else { return Ok(false) };
+    let query = ListQuery { created_from: None, created_before: None, limit: 1, starting_after: None };
+    match observing.gateway.list(&query).await {
+        Ok(_) => Ok(true),
+        Err(error) => match error.remedy() {
+            Remedy::EndTick => Err(ObserveError::Refused { id: "(a plain list)".to_owned(), source: error }),
+            Remedy::Retry | Remedy::GiveUp | Remedy::StopBatch { .. } => Ok(false),
+        },
+    }
+}

@@ -1,0 +1,82 @@
+//! Reading the next payments of a walk.
+
+use tokio_postgres::types::Type;
+use tokio_postgres::{Client, Row};
+
+use super::cursor::Position;
+use super::{Keyset, StoreError};
+use crate::domain::Timestamp;
+use crate::domain::id::PaymentId;
+use crate::domain::payment::{LocalState, Observation, Payment, Reference};
+
+/// The next payments in key order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// The cursor's revision when they were read.
+    pub revision: i64,
+    /// How many ticks have started a batch at this position by now, this one included.
+    pub starts: i32,
+    /// At most as many as were asked for.
+    pub payments: Vec<Payment>,
+}
+
+/// Reads up to `limit` payments after `after` with their last observations, and notes that a batch starts here. One round
+/// trip; the transaction is over when it returns.
+pub async fn load_batch(
+    db: &Client,
+    job: &str,
+    keyset: Keyset,
+    after: Option<&Position>,
+    limit: i64,
+) -> Result<Batch, StoreError> {
+    let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
+    let statement = match keyset {
+        Keyset::Id => include_str!("sql/batch_by_id.sql"),
+        Keyset::CreatedAt => include_str!("sql/batch_by_created_at.sql"),
+    };
+    let rows = db
+        .query_typed(
+            statement,
+            &[
+                (&job, Type::TEXT),
+                (&limit, Type::INT8),
+                (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
+                (&after.map(|position| position.id.as_str()), Type::TEXT),
+                (&keyset.as_str(), Type::TEXT),
+            ],
+        )
+        .await
+        .map_err(failed)?;
+
+    let mut batch = Batch { revision: 0, starts: 0, payments: Vec::with_capacity(rows.len()) };
+    for row in &rows {
+        batch.revision = row.try_get("revision").map_err(failed)?;
+        batch.starts = row.try_get("starts").map_err(failed)?;
+        if let Some(id) = row.try_get::<_, Option<String>>("id").map_err(failed)? {
+            batch.payments.push(payment_of(row, id, job)?);
+        }
+    }
+    Ok(batch)
+}
+
+fn payment_of(row: &Row, id: String, job: &str) -> Result<Payment, StoreError> {
+    let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
+    let missing = |column| StoreError::IncompletePayment { id: id.clone(), column };
+
+    let observed_at: Option<Timestamp> = row.try_get("observed_at").map_err(failed)?;
+    let external_status = row.try_get("external_status").map_err(failed)?;
+    let external_created_at = row.try_get("external_created_at").map_err(failed)?;
+    let created_at: Option<_> = row.try_get("created_at").map_err(failed)?;
+    let updated_at: Option<_> = row.try_get("updated_at").map_err(failed)?;
+    let version: Option<_> = row.try_get("version").map_err(failed)?;
+    Ok(Payment {
+        reference: Reference::from_view(row.try_get("external_ref").map_err(failed)?),
+        match_key: row.try_get("match_key").map_err(failed)?,
+        state: LocalState::from_view(row.try_get("state").map_err(failed)?),
+        created_at: created_at.ok_or_else(|| missing("created_at"))?,
+        updated_at: updated_at.ok_or_else(|| missing("updated_at"))?,
+        version: version.ok_or_else(|| missing("version"))?,
+        previous: observed_at.map(|observed_at| Observation { external_status, observed_at, external_created_at }),
+        id: PaymentId::new(id),
+    })
+}

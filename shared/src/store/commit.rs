@@ -1,0 +1,252 @@
+//! Writing everything that one batch came to, in one statement: all of it or nothing (promises 3 to 5).
+
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row};
+
+use super::cursor::Position;
+use super::{Keyset, StoreError, is_deadlock};
+use crate::domain::Timestamp;
+use crate::domain::external::External;
+use crate::domain::payment::{LocalState, Payment, Reference};
+use crate::domain::verdict::{Judgement, Verdict};
+
+/// How often a commit that Postgres ended to break a deadlock is sent again.
+const DEADLOCK_RETRIES: u32 = 5;
+
+/// One payment's outcome, as it is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JudgedPayment {
+    /// The row as it was loaded; another version by the time of the commit outdates the judgement.
+    pub payment: Payment,
+    /// What came of it.
+    pub outcome: JudgedOutcome,
+}
+
+/// What is known of a payment at the end of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum JudgedOutcome {
+    /// Confirmed, by Stripe or because there is nothing to ask: it counts as verified.
+    Confirmed {
+        /// The database's time before the request, or of the tick where none was needed.
+        observed_at: Timestamp,
+        /// The answer; `None` where there was nothing to ask.
+        external: Option<External>,
+        /// What the comparison came to.
+        judgement: Judgement,
+        /// What a person should see of it, as a JSON object; used where the judgement is a drift.
+        evidence: serde_json::Value,
+    },
+    /// Too fresh to be judged: not asked, and not verified.
+    NotAsked,
+    /// Asked without a confirmed answer: not verified.
+    Unanswered,
+}
+
+impl JudgedOutcome {
+    /// The verdict that it is counted under.
+    pub fn verdict(&self) -> Verdict {
+        match self {
+            Self::Confirmed { judgement, .. } => judgement.verdict(),
+            Self::NotAsked => Verdict::InFlight,
+            Self::Unanswered => Verdict::Unverifiable,
+        }
+    }
+}
+
+/// Where the cursor goes with a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CursorMove {
+    /// The position that the batch was loaded at.
+    pub from: Option<Position>,
+    /// The last payment that was passed; the same as `from` where none was.
+    pub to: Option<Position>,
+    /// The cycle ends here: the next one starts from the first payment.
+    pub wraps: bool,
+    /// The cycle begins here.
+    pub begins: bool,
+}
+
+/// What a commit came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitOutcome {
+    /// All of it is written.
+    Written(Written),
+    /// Another tick moved the cursor first: nothing is written.
+    Lost,
+}
+
+/// The facts of a commit.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Written {
+    /// Findings that were not open before.
+    pub opened: Vec<FindingFact>,
+    /// Findings that are over.
+    pub closed: Vec<FindingFact>,
+    /// Commands that were put into the outbox.
+    pub commands_queued: u64,
+    /// Events that were put into the outbox.
+    pub events_queued: u64,
+    /// Keys of payments that changed, went away, or were observed by a faster scan meanwhile: nothing was decided.
+    pub passed_by: Vec<String>,
+}
+
+/// A finding as the log and the metrics name it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FindingFact {
+    /// `reconciliation.finding.id`.
+    pub id: i64,
+    /// The payment's key.
+    pub payment_id: String,
+    /// The kind's name.
+    pub kind: String,
+    /// `repairable` or `needs_review`.
+    pub verdict: String,
+}
+
+/// Commits one batch of `job`, loaded at `revision`. `judged` holds each payment at most once. A deadlock repeats the whole
+/// statement; any other error means that nothing is written, or, where the connection broke, that the next tick will find
+/// out by the revision.
+pub async fn commit_batch(
+    db: &Client,
+    job: &str,
+    keyset: Keyset,
+    revision: i64,
+    now: Timestamp,
+    cursor: &CursorMove,
+    judged: &[JudgedPayment],
+) -> Result<CommitOutcome, StoreError> {
+    let columns = Columns::of(judged);
+    let (from_at, from_id) = parts(cursor.from.as_ref());
+    let (to_at, to_id) = parts(cursor.to.as_ref());
+    let parameters: [(&(dyn ToSql + Sync), Type); 22] = [
+        (&job, Type::TEXT),
+        (&revision, Type::INT8),
+        (&now, Type::TIMESTAMPTZ),
+        (&keyset.as_str(), Type::TEXT),
+        (&from_at, Type::TIMESTAMPTZ),
+        (&from_id, Type::TEXT),
+        (&to_at, Type::TIMESTAMPTZ),
+        (&to_id, Type::TEXT),
+        (&cursor.wraps, Type::BOOL),
+        (&cursor.begins, Type::BOOL),
+        (&columns.payment_id, Type::TEXT_ARRAY),
+        (&columns.version, Type::TEXT_ARRAY),
+        (&columns.observed_at, Type::TIMESTAMPTZ_ARRAY),
+        (&columns.external_status, Type::TEXT_ARRAY),
+        (&columns.external_created_at, Type::TIMESTAMPTZ_ARRAY),
+        (&columns.local_state, Type::TEXT_ARRAY),
+        (&columns.external_ref, Type::TEXT_ARRAY),
+        (&columns.verdict, Type::TEXT_ARRAY),
+        (&columns.kind, Type::TEXT_ARRAY),
+        (&columns.evidence, Type::TEXT_ARRAY),
+        (&columns.command, Type::TEXT_ARRAY),
+        (&columns.compensation, Type::BOOL_ARRAY),
+    ];
+    let failed = |source| StoreError::CommitBatch { job: job.to_owned(), revision, source };
+
+    let mut deadlocks = 0;
+    let rows = loop {
+        match db.query_typed(include_str!("sql/batch_commit.sql"), &parameters).await {
+            Ok(rows) => break rows,
+            Err(error) if is_deadlock(&error) && deadlocks < DEADLOCK_RETRIES => deadlocks += 1,
+            Err(error) => return Err(failed(error)),
+        }
+    };
+    outcome_of(&rows).map_err(failed)
+}
+
+fn outcome_of(rows: &[Row]) -> Result<CommitOutcome, tokio_postgres::Error> {
+    let mut written = Written::default();
+    let mut moved = false;
+    for row in rows {
+        match row.try_get::<_, &str>("fact")? {
+            "moved" => moved = true,
+            "opened" => written.opened.push(finding_of(row)?),
+            "closed" => written.closed.push(finding_of(row)?),
+            "queued" => written.commands_queued += 1,
+            "announced" => written.events_queued += 1,
+            _ => written.passed_by.push(row.try_get("payment_id")?),
+        }
+    }
+    Ok(if moved { CommitOutcome::Written(written) } else { CommitOutcome::Lost })
+}
+
+fn finding_of(row: &Row) -> Result<FindingFact, tokio_postgres::Error> {
+    Ok(FindingFact {
+        id: row.try_get("id")?,
+        payment_id: row.try_get("payment_id")?,
+        kind: row.try_get("kind")?,
+        verdict: row.try_get("verdict")?,
+    })
+}
+
+fn parts(position: Option<&Position>) -> (Option<Timestamp>, Option<&str>) {
+    position.map(|position| (position.created_at, position.id.as_str())).unzip()
+}
+
+/// The statement's arrays: one element a row.
+#[derive(Default)]
+struct Columns<'a> {
+    payment_id: Vec<&'a str>,
+    version: Vec<&'a str>,
+    observed_at: Vec<Option<Timestamp>>,
+    external_status: Vec<Option<&'a str>>,
+    external_created_at: Vec<Option<Timestamp>>,
+    local_state: Vec<Option<&'a str>>,
+    external_ref: Vec<Option<&'a str>>,
+    verdict: Vec<&'static str>,
+    kind: Vec<Option<String>>,
+    evidence: Vec<Option<String>>,
+    command: Vec<Option<&'static str>>,
+    compensation: Vec<bool>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(judged: &'a [JudgedPayment]) -> Self {
+        let mut columns = Self::default();
+        for JudgedPayment { payment, outcome } in judged {
+            columns.payment_id.push(payment.id.as_str());
+            columns.version.push(&payment.version);
+            columns.local_state.push(LocalState::as_str(&payment.state));
+            columns.external_ref.push(Reference::as_str(&payment.reference));
+            columns.verdict.push(outcome.verdict().as_str());
+            match outcome {
+                JudgedOutcome::Confirmed { observed_at, external, judgement, evidence } => {
+                    columns.observed_at.push(Some(*observed_at));
+                    columns.external_status.push(external.as_ref().map(External::status_text));
+                    columns.external_created_at.push(external.as_ref().and_then(created_of));
+                    columns.kind.push(judgement.kind().map(|kind| kind.to_string()));
+                    columns.evidence.push(judgement.kind().map(|_| evidence.to_string()));
+                    let (command, compensation) = consequences(judgement);
+                    columns.command.push(command);
+                    columns.compensation.push(compensation);
+                }
+                JudgedOutcome::NotAsked | JudgedOutcome::Unanswered => {
+                    columns.observed_at.push(None);
+                    columns.external_status.push(None);
+                    columns.external_created_at.push(None);
+                    columns.kind.push(None);
+                    columns.evidence.push(None);
+                    columns.command.push(None);
+                    columns.compensation.push(false);
+                }
+            }
+        }
+        columns
+    }
+}
+
+fn created_of(external: &External) -> Option<Timestamp> {
+    match external {
+        External::Present(payment) => Some(payment.created),
+        External::NotFound { .. } => None,
+    }
+}
+
+fn consequences(judgement: &Judgement) -> (Option<&'static str>, bool) {
+    match judgement {
+        Judgement::InSync | Judgement::InFlight => (None, false),
+        Judgement::Repairable(repair) => (Some(repair.command()), false),
+        Judgement::NeedsReview { compensation, .. } => (None, *compensation),
+    }
+}

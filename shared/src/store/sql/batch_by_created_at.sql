@@ -1,0 +1,38 @@
+-- Purpose: the next payments in the order of (created_at, id), with their last observations; and note that a batch starts here.
+--   One row at least: where there is no payment left, its payment columns are null.
+-- Parameters: 1 job text; 2 limit bigint; 3, 4 the position to go on from (created_at timestamptz, id text), null for the
+--   start; 5 keyset text.
+-- Locks: the job's cursor row, until this one statement ends.
+-- The comparison with a null position folds away when the statement is planned, so the walk is an index scan.
+with started as (
+    insert into reconciliation.cursor as c (job, keyset, starts)
+    values ($1, $5, 1)
+    on conflict (job) do update set starts = c.starts + 1
+    returning c.revision, c.starts
+),
+next_payment as (
+    select p.id, p.external_ref, p.match_key, p.state, p.created_at, p.updated_at, p.version
+    from reconciliation.payment p
+    where (
+        $3::timestamptz is null
+        or (p.created_at, p.id) > ($3::timestamptz, $4::text::reconciliation.payment_id))
+    order by p.created_at, p.id
+    limit $2
+)
+select
+    s.revision,
+    s.starts,
+    p.id::text as id,
+    p.external_ref,
+    p.match_key,
+    p.state,
+    p.created_at,
+    p.updated_at,
+    p.version,
+    o.external_status,
+    o.observed_at,
+    o.external_created_at
+from started s
+left join next_payment p on true
+left join reconciliation.observation o on o.payment_id = p.id
+order by p.created_at, p.id

@@ -1,0 +1,223 @@
+-- Purpose: write everything that one batch came to, or nothing: the cursor, observations, findings, commands, events.
+-- Parameters:
+--   1 job text; 2 revision bigint that the batch was loaded at; 3 now timestamptz;
+--   4 keyset text; 5, 6 position before (created_at timestamptz, id text); 7, 8 position after; null for the start;
+--   9 wraps boolean, the cycle ends here; 10 begins boolean, the cycle begins here;
+--   then one array a column, one element a row that was judged, each payment at most once:
+--   11 payment_id text[]; 12 version text[]; 13 observed_at timestamptz[], null where there is no confirmed answer;
+--   14 external_status text[]; 15 external_created_at timestamptz[]; 16 local_state text[]; 17 external_ref text[];
+--   18 verdict text[]; 19 kind text[], null where there is no drift; 20 evidence jsonb as text[]; 21 command text[];
+--   22 compensation boolean[].
+-- Returns: nothing at all when another tick moved the cursor first. Else a row `moved`, and a row for each finding
+--   `opened` and `closed`, each command `queued`, each event `announced`, and each row that was judged with an answer but
+--   `passed_by`: it changed, went away, or was observed by a faster scan meanwhile.
+-- Locks: the cursor's row, then observations, then findings, each in the order of payment_id.
+with moved as (
+    update reconciliation.cursor c
+    set keyset = $4,
+        position_created_at = case when $9 then null else $7::timestamptz end,
+        position_id = case when $9 then null else $8::text::reconciliation.payment_id end,
+        revision = c.revision + 1,
+        starts = case
+            when not $9 and c.position_id is not distinct from $8::text::reconciliation.payment_id then c.starts
+            else 0
+        end,
+        cycle = c.cycle + case when $10 then 1 else 0 end,
+        cycle_started_at = case when $10 then $3 else c.cycle_started_at end,
+        last_cycle_completed_at = case when $9 then $3 else c.last_cycle_completed_at end
+    where c.job = $1
+      and c.revision = $2
+    returning c.revision
+),
+judged as (
+    select
+        u.payment_id::reconciliation.payment_id as payment_id,
+        u.version, u.observed_at, u.external_status, u.external_created_at, u.local_state, u.external_ref,
+        u.verdict, u.kind, u.evidence::jsonb as evidence, u.command, u.compensation
+    from moved
+    cross join unnest(
+        $11::text[], $12::text[], $13::timestamptz[], $14::text[], $15::timestamptz[], $16::text[], $17::text[],
+        $18::text[], $19::text[], $20::text[], $21::text[], $22::boolean[]
+    ) as u (
+        payment_id, version, observed_at, external_status, external_created_at, local_state, external_ref,
+        verdict, kind, evidence, command, compensation)
+),
+-- The rows as they are now. One whose version is another by now was judged by what is no longer true.
+current as (
+    select j.*, p.created_at, p.version is not distinct from j.version as unchanged
+    from judged j
+    join reconciliation.payment p on p.id = j.payment_id
+),
+observed as (
+    insert into reconciliation.observation as o
+        (payment_id, payment_created_at, external_status, external_created_at, observed_at, verified_through)
+    select
+        c.payment_id,
+        c.created_at,
+        case when c.unchanged then c.external_status end,
+        case when c.unchanged then c.external_created_at end,
+        case when c.unchanged then c.observed_at end,
+        coalesce(case when c.unchanged then c.observed_at end, c.created_at)
+    from current c
+    order by c.payment_id
+    on conflict (payment_id) do update
+    set external_status = excluded.external_status,
+        external_created_at = excluded.external_created_at,
+        observed_at = excluded.observed_at,
+        verified_through = excluded.verified_through
+    where excluded.observed_at > o.observed_at
+       or (o.observed_at is null and excluded.observed_at is not null)
+    returning o.payment_id, o.observed_at
+),
+accepted as (
+    select c.*
+    from current c
+    join observed o on o.payment_id = c.payment_id
+    where o.observed_at is not null
+),
+-- A finding is over when both sides agree again, or when the drift has become another one.
+over as (
+    select f.id, a.verdict = 'in_sync' as in_sync
+    from reconciliation.finding f
+    join accepted a on a.payment_id = f.payment_id
+    where f.resolved_at is null
+      and (a.verdict = 'in_sync' or f.kind <> a.kind)
+    order by f.payment_id, f.id
+    for update of f
+),
+closed as (
+    update reconciliation.finding f
+    set resolved_at = greatest($3, f.last_seen_at),
+        resolution = case when over.in_sync then 'in_sync_again' else 'replaced' end
+    from over
+    where f.id = over.id
+    returning f.id, f.payment_id, f.kind, f.verdict
+),
+-- What a person accepted stays closed while kind, states and reference are what they were then.
+wanted as (
+    select a.*
+    from accepted a
+    where a.kind is not null
+      and not exists (
+        select
+        from reconciliation.finding f
+        where f.payment_id = a.payment_id
+          and f.resolution = 'accepted'
+          and f.kind = a.kind
+          and f.local_state is not distinct from a.local_state
+          and f.external_status is not distinct from a.external_status
+          and f.external_ref is not distinct from a.external_ref)
+),
+reported as (
+    insert into reconciliation.finding as f
+        (payment_id, external_ref, kind, verdict, local_state, external_status, evidence, detected_at, last_seen_at)
+    select w.payment_id, w.external_ref, w.kind, w.verdict, w.local_state, w.external_status, w.evidence, $3, $3
+    from wanted w
+    order by w.payment_id
+    on conflict (payment_id, kind) where resolved_at is null and payment_id is not null do update
+    set last_seen_at = greatest(f.last_seen_at, excluded.last_seen_at),
+        external_ref = excluded.external_ref,
+        local_state = excluded.local_state,
+        external_status = excluded.external_status,
+        evidence = case
+            when f.local_state is not distinct from excluded.local_state
+             and f.external_status is not distinct from excluded.external_status then f.evidence
+            else excluded.evidence
+        end
+    -- xmax is 0 in a row that was inserted, and the locking transaction in one that was there
+    returning f.id, f.payment_id, f.kind, f.verdict, xmax = 0 as opened
+),
+opened as (
+    select r.id, r.payment_id, r.kind, r.verdict, w.external_ref, w.local_state, w.external_status, w.command,
+        w.compensation, w.observed_at
+    from reported r
+    join wanted w on w.payment_id = r.payment_id
+    where r.opened
+),
+queued as (
+    insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
+    select
+        o.payment_id::text, 'command', o.command,
+        jsonb_build_object(
+            'payment_id', o.payment_id::text,
+            'finding_id', o.id,
+            'expected_local_state', o.local_state,
+            'external_ref', o.external_ref,
+            'external_status', o.external_status,
+            'observed_at', o.observed_at),
+        $3, $3
+    from opened o
+    where o.command is not null
+    order by o.payment_id
+    returning id, aggregate, type
+),
+announced as (
+    insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
+    select
+        o.payment_id::text, 'event', 'PaymentCompensationRequired',
+        jsonb_build_object(
+            'payment_id', o.payment_id::text,
+            'finding_id', o.id,
+            'external_ref', o.external_ref,
+            'external_status', o.external_status,
+            'observed_at', o.observed_at),
+        $3, $3
+    from opened o
+    where o.compensation
+    order by o.payment_id
+    on conflict (aggregate, coalesce(payload ->> 'external_ref', '')) where type = 'PaymentCompensationRequired'
+    do nothing
+    returning id, aggregate, type
+),
+-- Observations of payments that are gone would pin the lag. Only those between the two positions: every batch cleans
+-- behind itself. The comparisons with null positions and with the order fold away when the statement is planned.
+gone as (
+    select o.payment_id
+    from reconciliation.observation o
+    where $4 = 'id'
+      and ($6::text is null or o.payment_id > $6::text::reconciliation.payment_id)
+      and ($9 or o.payment_id <= $8::text::reconciliation.payment_id)
+      and exists (select from moved)
+      and not exists (select from reconciliation.payment p where p.id = o.payment_id)
+    union all
+    select o.payment_id
+    from reconciliation.observation o
+    where $4 = 'created_at'
+      and ($5::timestamptz is null
+        or (o.payment_created_at, o.payment_id) > ($5::timestamptz, $6::text::reconciliation.payment_id))
+      and ($9
+        or (o.payment_created_at, o.payment_id) <= ($7::timestamptz, $8::text::reconciliation.payment_id))
+      and exists (select from moved)
+      and not exists (select from reconciliation.payment p where p.id = o.payment_id)
+),
+forgotten as (
+    delete from reconciliation.observation o
+    where o.payment_id in (select g.payment_id from gone g)
+    returning o.payment_id
+),
+closed_with_payment as (
+    update reconciliation.finding f
+    set resolved_at = greatest($3, f.last_seen_at),
+        resolution = 'payment_deleted'
+    from forgotten g
+    where f.payment_id = g.payment_id
+      and f.resolved_at is null
+    returning f.id, f.payment_id, f.kind, f.verdict
+)
+select 'moved' as fact, m.revision as id, null::text as payment_id, null::text as kind, null::text as verdict
+from moved m
+union all
+select 'opened', o.id, o.payment_id::text, o.kind, o.verdict from opened o
+union all
+select 'closed', c.id, c.payment_id::text, c.kind, c.verdict from closed c
+union all
+select 'closed', c.id, c.payment_id::text, c.kind, c.verdict from closed_with_payment c
+union all
+select 'queued', q.id, q.aggregate, q.type, null from queued q
+union all
+select 'announced', a.id, a.aggregate, a.type, null from announced a
+union all
+select 'passed_by', null, j.payment_id::text, null, j.verdict
+from judged j
+where j.observed_at is not null
+  and not exists (select from accepted a where a.payment_id = j.payment_id)
