@@ -26,6 +26,21 @@ pub enum Outcome {
     AbortedConcurrentRun,
 }
 
+impl Outcome {
+    /// The word in reports, logs and metrics.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Advanced => "advanced",
+            Self::Wrapped => "wrapped",
+            Self::Waiting => "waiting",
+            Self::Partial => "partial",
+            Self::Stopped => "stopped",
+            Self::Withheld => "withheld",
+            Self::AbortedConcurrentRun => "aborted_concurrent_run",
+        }
+    }
+}
+
 /// One tick of one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {

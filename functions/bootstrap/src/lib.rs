@@ -1,1 +1,144 @@
-//! Empty for now.
+//! The cold start that the functions share: settings → connections → one tick → its report or its error.
+//!
+//! Everything that is built once is built by [`ScanHost::from_lookup`] and touches no network: settings, the Stripe client,
+//! the budget, the TLS connector. Postgres is connected to by the first tick, and again by a later one when the connection
+//! is gone. The same host serves Lambda ([`lambda::serve_scan`]) and `cargo tick` on a laptop or from cron.
+
+pub mod database;
+pub mod lambda;
+pub mod logging;
+
+use reconciler::budget::Budget;
+use reconciler::clock::Clock;
+use reconciler::config::{
+    ConfigError, DatabaseSettings, Lookup, REQUESTS_PER_SECOND_CALM, ScanSettings, StripeSettings,
+};
+use reconciler::domain::Timestamp;
+use reconciler::gateway::StripeClient;
+use reconciler::scan::steps::Steps;
+use reconciler::scan::{Deps, RunError};
+use reconciler::store::{StoreError, database_time};
+use reconciler::telemetry::Report;
+
+use database::{Database, DatabaseError};
+
+/// The Postgres role whose rights a scan runs with, whoever logs in.
+pub const SCAN_ROLE: &str = "reconciler_scan";
+
+/// What a scanning function keeps between two ticks.
+#[derive(Debug)]
+pub struct ScanHost {
+    database: Database,
+    gateway: StripeClient,
+    budget: Budget,
+    clock: Clock,
+    settings: ScanSettings,
+}
+
+/// A tick could not be run, or failed.
+#[derive(Debug, thiserror::Error)]
+pub enum TickError {
+    /// A setting is missing or malformed. Nothing was called.
+    #[error(transparent)]
+    Settings(#[from] ConfigError),
+    /// A setting of the Stripe client cannot be used. Nothing was called.
+    #[error(transparent)]
+    Stripe(#[from] reconciler::gateway::SettingsError),
+    /// Postgres is out of reach, or not ready.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
+    /// The tick failed.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl From<StoreError> for TickError {
+    fn from(error: StoreError) -> Self {
+        Self::Run(RunError::Store(error))
+    }
+}
+
+impl TickError {
+    /// A name that does not change, for alarms and for Lambda's `errorType`.
+    pub fn error_type(&self) -> &'static str {
+        match self {
+            Self::Settings(_) | Self::Stripe(_) => "SettingsUnusable",
+            Self::Database(_) => "DatabaseUnreachable",
+            Self::Run(error) => error.error_type(),
+        }
+    }
+
+    /// The whole chain of causes in one line.
+    pub fn chain(&self) -> String {
+        chain(self)
+    }
+
+    /// The report of a tick that failed after its work was done: a withheld batch.
+    pub fn report(&self) -> Option<&Report> {
+        match self {
+            Self::Run(RunError::Withheld { report, .. }) => Some(report),
+            Self::Run(RunError::Store(_) | RunError::Observe(_))
+            | Self::Settings(_)
+            | Self::Stripe(_)
+            | Self::Database(_) => None,
+        }
+    }
+}
+
+/// An error and its causes in one line. A cause that its effect already quotes is not said twice.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let words = error.to_string();
+        if !text.contains(&words) {
+            text.push_str(": ");
+            text.push_str(&words);
+        }
+        cause = error.source();
+    }
+    text
+}
+
+impl ScanHost {
+    /// Reads all settings and builds what is built once. Calls nothing.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, TickError> {
+        let database = DatabaseSettings::from_lookup(lookup)?;
+        let stripe = StripeSettings::from_lookup(lookup)?;
+        let settings = ScanSettings::from_lookup(lookup, &stripe)?;
+        if stripe.is_stripe_itself() && settings.requests_per_second > REQUESTS_PER_SECOND_CALM {
+            tracing::warn!(
+                requests_per_second = settings.requests_per_second,
+                "REQUESTS_PER_SECOND is above {REQUESTS_PER_SECOND_CALM}: the checkout shares the account's limits"
+            );
+        }
+        let clock = Clock::System;
+        Ok(Self {
+            database: Database::new(&database, SCAN_ROLE)?,
+            gateway: StripeClient::new(&stripe)?,
+            budget: Budget::new(stripe.budget_account(), settings.requests_per_second, clock.clone()),
+            clock,
+            settings,
+        })
+    }
+
+    /// Runs one tick. No call to Stripe is issued after `deadline`.
+    pub async fn tick<F>(&self, deadline: Option<Timestamp>, run: F) -> Result<Report, TickError>
+    where
+        F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
+    {
+        let session = self.database.session().await?;
+        let now = database_time(&session.client).await?;
+        let deps = Deps {
+            db: &session.client,
+            gateway: &self.gateway,
+            budget: &self.budget,
+            clock: &self.clock,
+            settings: &self.settings,
+            keyset: self.settings.keyset.unwrap_or(session.ports.keyset),
+            deadline,
+            steps: &Steps::Unwatched,
+        };
+        Ok(run(&deps, now).await?)
+    }
+}

@@ -1,0 +1,243 @@
+//! The connection to Postgres: one, made by the first tick and kept; made again when it is gone.
+//!
+//! TLS is required wherever the server is not on this machine, with its chain and host name verified. The connector is built
+//! once, and only where it is needed: parsing the system's CA store is most of a cold start.
+
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use postgres_native_tls::MakeTlsConnector;
+use reconciler::config::DatabaseSettings;
+use reconciler::store::StoreError;
+use reconciler::store::ports::{Ports, check_ports};
+use tokio::sync::Mutex;
+use tokio_postgres::config::{Host, SslMode};
+use tokio_postgres::error::SqlState;
+use tokio_postgres::{Client, Config, NoTls};
+
+/// How long a statement may take before Postgres ends it; a commit of 20,000 rows takes about a second.
+const SESSION: &str = "set statement_timeout = '30s'; set lock_timeout = '10s'; \
+                       set idle_in_transaction_session_timeout = '30s'; set timezone = 'UTC'";
+
+/// Postgres as one role sees it.
+#[derive(Debug)]
+pub struct Database {
+    config: Config,
+    role: Option<&'static str>,
+    connector: OnceLock<TlsConnector>,
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+/// An open connection, whose ports have been looked at.
+#[derive(Debug)]
+pub struct Session {
+    /// The connection.
+    pub client: Client,
+    /// What the ports say about the key.
+    pub ports: Ports,
+}
+
+struct TlsConnector(MakeTlsConnector);
+
+impl std::fmt::Debug for TlsConnector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsConnector")
+    }
+}
+
+/// Postgres could not be reached, or does not let us work. No variant shows the URL, which holds a password.
+#[derive(Debug, thiserror::Error)]
+pub enum DatabaseError {
+    /// The URL cannot be read.
+    #[error(
+        "the setting DATABASE_URL is not usable: it should read postgres://user:password@host:port/database, with special \
+         characters in the password written as %40 and so on"
+    )]
+    Url(#[source] tokio_postgres::Error),
+    /// The URL has an @ in its host, so a part of the password would be taken for the host.
+    #[error("the setting DATABASE_URL is not usable: write an @ in the user name or password as %40")]
+    UrlHost,
+    /// The TLS connector cannot be built.
+    #[error("could not prepare TLS for the connection to Postgres")]
+    Tls(#[source] native_tls::Error),
+    /// Nobody answers, or the login is refused.
+    #[error("could not connect to Postgres at {at}")]
+    Connect {
+        /// Host, port and database.
+        at: String,
+        /// What went wrong.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The role is not there.
+    #[error("the database has no role {role}: apply the schema first (`cargo tick migrate`)")]
+    NoSuchRole {
+        /// The role that the function works with.
+        role: &'static str,
+    },
+    /// The login may not take on the role.
+    #[error("the user of DATABASE_URL may not take on the role {role}: run `grant {role} to` that user")]
+    RoleRefused {
+        /// The role that the function works with.
+        role: &'static str,
+    },
+    /// The session could not be prepared.
+    #[error("could not prepare the session with Postgres at {at}")]
+    Session {
+        /// Host, port and database.
+        at: String,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The schema or the adapter is not ready.
+    #[error(transparent)]
+    Ports(#[from] StoreError),
+}
+
+impl Database {
+    /// Reads the URL. Every session takes on `role` first, so that a scan has no more rights than it needs, whoever logs in.
+    pub fn new(settings: &DatabaseSettings, role: &'static str) -> Result<Self, DatabaseError> {
+        let config = config_of(settings)?;
+        Ok(Self { config, role: Some(role), connector: OnceLock::new(), session: Mutex::new(None) })
+    }
+
+    /// The open session, or a new one where it is gone.
+    pub async fn session(&self) -> Result<Arc<Session>, DatabaseError> {
+        let mut open = self.session.lock().await;
+        if let Some(session) = open.as_ref().filter(|session| !session.client.is_closed()) {
+            return Ok(Arc::clone(session));
+        }
+        *open = None;
+        let client = connect(&self.config, &self.connector).await?;
+        self.take_on_role(&client).await?;
+        let ports = check_ports(&client).await?;
+        let session = Arc::new(Session { client, ports });
+        *open = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    async fn take_on_role(&self, client: &Client) -> Result<(), DatabaseError> {
+        let Some(role) = self.role else { return Ok(()) };
+        client.batch_execute(&format!("set role {role}")).await.map_err(|source| match source.code() {
+            Some(&SqlState::UNDEFINED_OBJECT | &SqlState::INVALID_PARAMETER_VALUE) => {
+                DatabaseError::NoSuchRole { role }
+            }
+            Some(&SqlState::INSUFFICIENT_PRIVILEGE) => DatabaseError::RoleRefused { role },
+            _ => DatabaseError::Session { at: place(&self.config), source },
+        })
+    }
+}
+
+/// A connection with the login's own rights, for migrations.
+pub async fn connect_as_owner(settings: &DatabaseSettings) -> Result<Client, DatabaseError> {
+    connect(&config_of(settings)?, &OnceLock::new()).await
+}
+
+fn config_of(settings: &DatabaseSettings) -> Result<Config, DatabaseError> {
+    let mut config = Config::from_str(settings.url.reveal()).map_err(DatabaseError::Url)?;
+    if config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(name) if name.contains('@'))) {
+        return Err(DatabaseError::UrlHost);
+    }
+    if config.get_application_name().is_none() {
+        config.application_name("reconciler");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(std::time::Duration::from_secs(5));
+    }
+    if !is_on_this_machine(&config) {
+        config.ssl_mode(SslMode::Require);
+    } else if config.get_ssl_mode() == SslMode::Prefer {
+        config.ssl_mode(SslMode::Disable);
+    }
+    Ok(config)
+}
+
+fn is_on_this_machine(config: &Config) -> bool {
+    config.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
+        Host::Unix(_) => true,
+    })
+}
+
+async fn connect(config: &Config, connector: &OnceLock<TlsConnector>) -> Result<Client, DatabaseError> {
+    let failed = |source| DatabaseError::Connect { at: place(config), source };
+    let client = if config.get_ssl_mode() == SslMode::Disable {
+        let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
+        tokio::spawn(async move { log_end(connection.await) });
+        client
+    } else {
+        let tls = match connector.get() {
+            Some(built) => built.0.clone(),
+            None => {
+                let built = native_tls::TlsConnector::new().map_err(DatabaseError::Tls)?;
+                connector.get_or_init(|| TlsConnector(MakeTlsConnector::new(built))).0.clone()
+            }
+        };
+        let (client, connection) = config.connect(tls).await.map_err(failed)?;
+        tokio::spawn(async move { log_end(connection.await) });
+        client
+    };
+    let prepared = client.batch_execute(SESSION).await;
+    prepared.map_err(|source| DatabaseError::Session { at: place(config), source })?;
+    Ok(client)
+}
+
+/// A connection that breaks shows in the statement that was under way; this says why, where it was idle.
+fn log_end(ended: Result<(), tokio_postgres::Error>) {
+    if let Err(error) = ended {
+        tracing::warn!(error = %crate::chain(&error), "the connection to Postgres ended");
+    }
+}
+
+fn place(config: &Config) -> String {
+    let hosts: Vec<String> = config
+        .get_hosts()
+        .iter()
+        .map(|host| match host {
+            Host::Tcp(name) => name.clone(),
+            Host::Unix(path) => path.display().to_string(),
+        })
+        .collect();
+    let port = config.get_ports().first().copied().unwrap_or(5432);
+    format!("{}:{port}/{}", hosts.join(","), config.get_dbname().unwrap_or("(default database)"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use reconciler::config::Secret;
+
+    fn config(url: &str) -> Result<Config, DatabaseError> {
+        config_of(&DatabaseSettings { url: Secret::new(url) })
+    }
+
+    #[test]
+    fn tls_is_required_but_for_this_machine() {
+        for (url, mode) in [
+            ("postgres://u:p@db.example/x", SslMode::Require),
+            ("postgres://u:p@db.example/x?sslmode=disable", SslMode::Require),
+            ("postgres://u:p@db.example/x?sslmode=prefer", SslMode::Require),
+            ("postgres://u:p@127.0.0.1/x", SslMode::Disable),
+            ("postgres://u:p@127.0.0.1/x?sslmode=require", SslMode::Require),
+            ("postgres://u@%2Frun%2Fpostgresql/x", SslMode::Disable),
+            ("host=/run/postgresql,db.example user=u", SslMode::Require),
+        ] {
+            assert_eq!(config(url).unwrap().get_ssl_mode(), mode, "{url}");
+        }
+    }
+
+    #[test]
+    fn an_error_never_shows_the_password() {
+        for url in
+            ["postgres://u:hid@den@db.example/x", "postgres://u:hidden@db.example:port/x", "hidden", "postgres://"]
+        {
+            if let Err(error) = config(url) {
+                let text = format!("{} {error:?}", crate::chain(&error));
+                assert!(text.contains("DATABASE_URL") && !text.contains("hid"), "{text}");
+            }
+        }
+        assert!(config("postgres://u:hid@den@db.example/x").is_err());
+        assert!(config("nonsense").is_err());
+    }
+}

@@ -1,0 +1,88 @@
+//! A function under the Lambda Runtime API: one tick an invocation, its report as the answer, its error as a diagnostic whose
+//! type is a name that does not change and whose message is the whole chain of causes.
+
+use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use reconciler::domain::Timestamp;
+use reconciler::gateway::StripeClient;
+use reconciler::scan::{Deps, RunError};
+use reconciler::telemetry::Report;
+use serde::Serialize;
+use serde_json::Value;
+use time::Duration;
+use tracing_subscriber::filter::LevelFilter;
+
+use crate::{ScanHost, TickError, logging};
+
+/// What is kept of an invocation's time for the commit and the report.
+const RESERVE: Duration = Duration::seconds(3);
+
+/// A failed invocation, as Lambda shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Lambda's `errorType`.
+    pub error_type: &'static str,
+    /// Lambda's `errorMessage`.
+    pub message: String,
+}
+
+impl From<&TickError> for Failed {
+    fn from(error: &TickError) -> Self {
+        Self { error_type: error.error_type(), message: error.chain() }
+    }
+}
+
+impl From<Failed> for Diagnostic {
+    fn from(failed: Failed) -> Self {
+        Self { error_type: failed.error_type.to_owned(), error_message: failed.message }
+    }
+}
+
+/// Serves invocations of a scanning function until Lambda ends the process.
+///
+/// Settings that cannot be used do not end it: they are the answer to every invocation, where somebody sees them.
+pub async fn serve_scan<F>(run: F) -> Result<(), lambda_runtime::Error>
+where
+    F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
+{
+    logging::start(logging::Output::Stdout, LevelFilter::INFO);
+    let host = ScanHost::from_lookup(&environment).map_err(|error| Failed::from(&error));
+    serve(async |_payload, deadline| {
+        let host = host.as_ref().map_err(Clone::clone)?;
+        match host.tick(Some(deadline), &run).await {
+            Ok(report) => {
+                logging::log_report(&report);
+                Ok(report)
+            }
+            Err(error) => {
+                error.report().inspect(|report| logging::log_report(report));
+                Err(Failed::from(&error))
+            }
+        }
+    })
+    .await
+}
+
+/// Serves invocations with `handle`, which is given the payload and the time at which to stop issuing calls. Any JSON is a
+/// valid payload.
+pub async fn serve<F, R>(handle: F) -> Result<(), lambda_runtime::Error>
+where
+    F: AsyncFn(Value, Timestamp) -> Result<R, Failed>,
+    R: Serialize,
+{
+    let handle = &handle;
+    lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| async move {
+        let deadline = Timestamp::from(event.context.deadline()) - RESERVE;
+        let ended = handle(event.payload, deadline).await;
+        if let Err(failed) = &ended {
+            tracing::error!(error_type = failed.error_type, error = %failed.message, "the tick failed");
+        }
+        ended
+    }))
+    .await
+}
+
+/// The process's environment, as a source of settings.
+#[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
+pub fn environment(key: &str) -> Option<String> {
+    std::env::var(key).ok()
+}
