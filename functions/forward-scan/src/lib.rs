@@ -17,7 +17,7 @@ use reconciler::scan::steps::Step;
 use reconciler::scan::{Deps, RunError, report_written};
 use reconciler::store::batch::{Batch, load_batch};
 use reconciler::store::commit::{CommitOutcome, CursorMove, Written, commit_batch};
-use reconciler::store::cursor::{Cursor, Position, read_cursor};
+use reconciler::store::cursor::{Position, read_cursor};
 use reconciler::telemetry::{Outcome, Report};
 use walk::Turn;
 

@@ -28,7 +28,7 @@ const VERSIONS: [(&str, &str); 4] = [
 ];
 
 /// The version up to which the schema must be there for the adapter.
-const BEFORE_ADAPTER: u32 = 1;
+const BEFORE_ADAPTER: i32 = 1;
 
 /// The table of applied versions; in our schema, since the application may use refinery itself.
 const HISTORY: &str = "reconciliation.applied_migration";

@@ -1,4 +1,5 @@
 //! stub
+#![allow(missing_docs)]
 use crate::domain::{
     Timestamp,
     external::{External, ExternalPayment},

@@ -1,0 +1,170 @@
+//! `cargo tick`: one tick of a function on this machine, settings from the environment exactly as in Lambda. Also how the
+//! reconciler runs from plain cron. Reports on stdout, one JSON line a tick; logs on stderr.
+//!
+//! Exit code 0 when the run is done (an aborted overlap too), 1 when it failed, 2 for wrong usage or settings.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context;
+use bootstrap::database::{DatabaseError, connect_as_owner};
+use bootstrap::lambda::environment;
+use bootstrap::{ScanHost, TickError, chain, logging};
+use clap::{Parser, Subcommand};
+use reconciler::config::{ConfigError, DatabaseSettings};
+use reconciler::store::cursor::{Release, release};
+use reconciler::telemetry::{Outcome, Report};
+use tracing_subscriber::filter::LevelFilter;
+
+/// Ticks without a step forward after which `--until-cycle` gives up: Stripe is away, or somebody else does the work.
+const STANDSTILL_MAX: u32 = 20;
+
+/// Run one tick of a function on this machine.
+///
+/// Settings come from the environment, as in Lambda (the README lists them). Reports go to stdout, one JSON line a tick, and
+/// logs to stderr. Exit code 0: done. 1: failed. 2: wrong usage or settings.
+#[derive(Parser)]
+#[command(name = "cargo tick", bin_name = "cargo tick")]
+struct Arguments {
+    #[command(subcommand)]
+    function: Function,
+}
+
+#[derive(Subcommand)]
+enum Function {
+    /// Compare the next batch of payments with Stripe.
+    ForwardScan {
+        /// Repeat until a cycle has completed; one report line a tick.
+        #[arg(long)]
+        until_cycle: bool,
+    },
+    /// Apply the schema and the adapter to DATABASE_URL, and check the ports.
+    Migrate {
+        /// `default`, `uuid_checkout`, or a file with an adapter of your own.
+        #[arg(long, default_value = "default")]
+        adapter: String,
+    },
+    /// Let a withheld batch through, this once. The error that withheld it names job and revision.
+    Release {
+        /// Which job's batch.
+        #[arg(long)]
+        job: String,
+        /// The revision that the error named.
+        #[arg(long)]
+        revision: i64,
+    },
+}
+
+/// How a run failed, and so with which exit code.
+enum Failure {
+    Usage(String),
+    Run(String),
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    logging::start(logging::Output::Stderr, LevelFilter::INFO);
+    let ended = match arguments.function {
+        Function::ForwardScan { until_cycle } => forward_scan(until_cycle).await,
+        Function::Migrate { adapter } => migrate_database(&adapter).await,
+        Function::Release { job, revision } => release_batch(&job, revision).await,
+    };
+    let (message, code) = match ended {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(Failure::Run(message)) => (message, 1),
+        Err(Failure::Usage(message)) => (message, 2),
+    };
+    eprintln!("error: {message}");
+    ExitCode::from(code)
+}
+
+async fn forward_scan(until_cycle: bool) -> Result<(), Failure> {
+    let host = ScanHost::from_lookup(&environment)?;
+    let mut standstill = 0;
+    loop {
+        let report = match host.tick(None, forward_scan::run).await {
+            Ok(report) => report,
+            Err(error) => {
+                error.report().map_or(Ok(()), print)?;
+                return Err(error.into());
+            }
+        };
+        print(&report)?;
+        let done = match report.outcome {
+            Outcome::Wrapped | Outcome::Waiting => true,
+            Outcome::Advanced => {
+                standstill = 0;
+                !until_cycle
+            }
+            Outcome::Partial | Outcome::Stopped | Outcome::Withheld | Outcome::AbortedConcurrentRun => {
+                standstill = if report.scanned > report.unverifiable { 0 } else { standstill + 1 };
+                !until_cycle
+            }
+        };
+        if done {
+            return Ok(());
+        }
+        if standstill >= STANDSTILL_MAX {
+            return Err(Failure::Run(format!(
+                "{STANDSTILL_MAX} ticks in a row came no further; the last report says why"
+            )));
+        }
+    }
+}
+
+async fn migrate_database(adapter: &str) -> Result<(), Failure> {
+    let settings = DatabaseSettings::from_lookup(&environment)?;
+    let sql = match adapter {
+        "default" => migrate::DEFAULT_ADAPTER.to_owned(),
+        "uuid_checkout" => migrate::UUID_CHECKOUT_ADAPTER.to_owned(),
+        file => std::fs::read_to_string(PathBuf::from(file))
+            .map_err(|error| Failure::Usage(format!("cannot read the adapter {file}: {error}")))?,
+    };
+    let mut db = connect_as_owner(&settings).await.map_err(TickError::Database)?;
+    let applied = migrate::apply(&mut db, &sql).await.map_err(|error| Failure::Run(chain(&error)))?;
+    let versions = match applied.versions.as_slice() {
+        [] => "nothing new".to_owned(),
+        versions => versions.join(", "),
+    };
+    eprintln!("schema: {versions}; adapter and grants applied; the walk goes by {}", applied.keyset.as_str());
+    Ok(())
+}
+
+async fn release_batch(job: &str, revision: i64) -> Result<(), Failure> {
+    let settings = DatabaseSettings::from_lookup(&environment)?;
+    let db = connect_as_owner(&settings).await.map_err(TickError::Database)?;
+    match release(&db, job, revision).await.map_err(TickError::from)? {
+        Release::Released => {
+            eprintln!("released: the next tick of {job} lets this batch through, and no other");
+            Ok(())
+        }
+        Release::Outdated => Err(Failure::Run(format!(
+            "nothing is released: {job} is not at revision {revision} any more, or there is no such job"
+        ))),
+    }
+}
+
+fn print(report: &Report) -> Result<(), Failure> {
+    let line = serde_json::to_string(report).context("the report cannot be written as JSON");
+    line.and_then(|line| writeln!(std::io::stdout(), "{line}").context("stdout is closed"))
+        .map_err(|error| Failure::Run(format!("{error:#}")))
+}
+
+impl From<TickError> for Failure {
+    fn from(error: TickError) -> Self {
+        match error {
+            TickError::Settings(_)
+            | TickError::Stripe(_)
+            | TickError::Database(DatabaseError::Url(_) | DatabaseError::UrlHost) => Self::Usage(error.chain()),
+            TickError::Database(_) | TickError::Run(_) => Self::Run(error.chain()),
+        }
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
