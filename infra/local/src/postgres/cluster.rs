@@ -1,5 +1,6 @@
 //! Starting a cluster, or joining the one that this test run has already.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -79,7 +80,7 @@ pub(super) async fn shared_by(runner: u32, settings: Settings) -> Result<Cluster
         let user = ServerUser::find()?;
         let _one_at_a_time = StartLock::acquire(&user)?;
         if let Some(directory) = directory::running(&start.name, &user)? {
-            wait_until_ready(&directory, PORT)?;
+            wait_until_ready(&directory, PORT, directory::open_log(&directory)?)?;
             return Ok(Place::Ours { directory, port: PORT, listens: false });
         }
         let (place, supervisor) = start.run(&user)?;
@@ -198,16 +199,19 @@ impl Start {
             initdb.args(["-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "-U", SUPERUSER, "-D"]);
             output(initdb.arg(directory.join("data")))?;
             let command = self.server_command(&bin, &directory, port);
-            Supervisor::start(user, self.runner, &directory, lock, &command)
+            let log = directory::create_log(&directory)?;
+            let read_log = directory::open_log(&directory)?;
+            let supervisor = Supervisor::start(user, self.runner, &directory, lock, log, &command)?;
+            Ok((supervisor, read_log))
         });
-        let supervisor = match started {
-            Ok(supervisor) => supervisor,
+        let (supervisor, log) = match started {
+            Ok(started) => started,
             Err(error) => {
                 directory::remove(&directory)?;
                 return Err(error);
             }
         };
-        wait_until_ready(&directory, port)?;
+        wait_until_ready(&directory, port, log)?;
         Ok((Place::Ours { directory, port, listens: self.options.tcp_port.is_some() }, supervisor))
     }
 
@@ -245,11 +249,12 @@ impl Start {
 }
 
 /// Connects until it succeeds, the supervisor has given up, or time is up. On a runtime of its own, whose clock runs.
-fn wait_until_ready(directory: &Path, port: u16) -> Result<(), PostgresError> {
+fn wait_until_ready(directory: &Path, port: u16, log: File) -> Result<(), PostgresError> {
     let not_ready = |reason, source| {
-        let log = std::fs::read_to_string(directory.join("server.log")).unwrap_or_else(|error| error.to_string());
-        let end = log.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
-        PostgresError::NotReady { directory: directory.to_owned(), reason, log: end, source }
+        let log = std::io::read_to_string(log).unwrap_or_else(|error| format!("(not readable: {error})"));
+        let skipped = log.lines().count().saturating_sub(20);
+        let log = log.lines().skip(skipped).collect::<Vec<_>>().join("\n");
+        PostgresError::NotReady { directory: directory.to_owned(), reason, log, source }
     };
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

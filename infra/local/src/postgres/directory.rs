@@ -16,6 +16,7 @@ use super::server_user::{ServerUser, output};
 
 const PREFIX: &str = "reconciler-pg-";
 const LOCK: &str = "supervisor.lock";
+const LOG: &str = "server.log";
 const SHARED_MEMORY: &str = "/dev/shm";
 /// A cluster takes about 40 MB and each database 8 MB, and Docker's default for /dev/shm is 64 MB.
 const ROOM_NEEDED_KB: u64 = 1024 * 1024;
@@ -76,6 +77,19 @@ pub(super) fn create(name: &str, user: &ServerUser, durable: bool) -> Result<(Pa
         std::os::unix::fs::chown(&directory, Some(uid), Some(gid)).map_err(failed("hand over"))?;
     }
     Ok((directory, lock))
+}
+
+/// A new file for what the supervisor and the server write.
+pub(super) fn create_log(directory: &Path) -> Result<File, PostgresError> {
+    let path = directory.join(LOG);
+    let created = OpenOptions::new().create_new(true).append(true).mode(0o600).open(&path);
+    created.map_err(|source| PostgresError::File { operation: "create", path, source })
+}
+
+/// The log to read from; an open one stays readable when the directory is gone.
+pub(super) fn open_log(directory: &Path) -> Result<File, PostgresError> {
+    let path = directory.join(LOG);
+    File::open(&path).map_err(|source| PostgresError::File { operation: "open", path, source })
 }
 
 /// The path of the server's socket, as PostgreSQL names it.

@@ -13,7 +13,7 @@ use super::server_user::{ServerUser, output};
 ///
 /// The runner may belong to another user (root), and then "not permitted" means that it lives. A `sleep` in the
 /// foreground would put off the trap, `wait` does not. QUIT is PostgreSQL's immediate shutdown: nothing in the
-/// directory is needed again. Nothing but this script has the lock, which is its standard input.
+/// directory is needed again. Nothing but this script has the lock, which is its standard input. Its output and the server's is the log.
 const SCRIPT: &str = r#"
 runner=$1 directory=$2
 shift 2
@@ -33,7 +33,7 @@ finish() {
 }
 server= pause=
 trap finish TERM
-"$@" </dev/null >"$directory/server.log" 2>&1 &
+"$@" </dev/null &
 server=$!
 while lives "$runner" && lives "$server"; do
     sleep 1 </dev/null &
@@ -56,17 +56,21 @@ impl Supervisor {
         runner: u32,
         directory: &Path,
         lock: File,
+        log: File,
         command: &[PathBuf],
     ) -> Result<Self, PostgresError> {
+        let failed = |source| PostgresError::Spawn { program: "/bin/sh".to_owned(), source };
         let child = user
             .command("/bin/sh")
             .args(["-c", SCRIPT, "reconciler-pg-supervisor", &runner.to_string()])
             .arg(directory)
             .args(command)
             .stdin(Stdio::from(lock))
+            .stdout(Stdio::from(log.try_clone().map_err(failed)?))
+            .stderr(Stdio::from(log))
             .process_group(0)
             .spawn()
-            .map_err(|source| PostgresError::Spawn { program: "/bin/sh".to_owned(), source })?;
+            .map_err(failed)?;
         Ok(Self { child: Some(child) })
     }
 

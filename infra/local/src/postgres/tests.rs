@@ -108,7 +108,8 @@ async fn a_process_of_a_test_run() {
     let database = cluster.database("who", prepare).await.expect("a database");
     let client = connect(&database.url()).await;
     let system = text(&client, "select system_identifier::text from pg_control_system()").await;
-    let template = text(&client, "select oid::text from pg_database where datistemplate order by oid desc").await;
+    let template = "select string_agg(oid::text, ',') from pg_database where datname like 'reconciler_template%'";
+    let template = text(&client, template).await;
     println!("{REPORT}{} {system} {template}", cluster.directory().expect("ours").display());
 }
 
