@@ -99,7 +99,8 @@ fn major_of(version: &str) -> Option<u32> {
     number.get(..end)?.parse().ok()
 }
 
-fn explained(error: &PostgresError) -> String {
+/// An error and its cause in one line, as the outcome of an attempt.
+pub(super) fn explained(error: &PostgresError) -> String {
     match std::error::Error::source(error) {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),

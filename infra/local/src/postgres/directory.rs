@@ -191,11 +191,15 @@ while kill -0 "$1" 2>/dev/null && [ "$seconds" -lt 10 ]; do sleep 1; seconds=$((
 
 /// Stops the server that still runs in a directory without a supervisor, if one does.
 fn stop_orphan(directory: &Path, user: &ServerUser) -> Result<(), PostgresError> {
-    let Ok(text) = std::fs::read_to_string(directory.join("data/postmaster.pid")) else {
-        return Ok(());
+    let path = directory.join("data/postmaster.pid");
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(PostgresError::File { operation: "read", path, source }),
     };
     let (process, port) = (text.lines().next(), text.lines().nth(3).and_then(|port| port.parse().ok()));
     let (Some(process), Some(port)) = (process, port) else {
+        // Not written to its end, so the server never got as far as its socket.
         return Ok(());
     };
     // Only a server that answers in this very directory proves that the process id is still its own.

@@ -10,6 +10,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use super::binaries::explained;
+use super::error::PostgresError;
 use super::server_user::{ServerUser, output};
 use super::settings::Settings;
 
@@ -184,5 +186,9 @@ fn into_cache(
 fn run(directory: &Path, words: &[&OsStr]) -> Result<String, String> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", "umask 022; exec \"$@\"", "sh"]).args(words).current_dir(directory).stdin(Stdio::null());
-    output(&mut command).map_err(|error| error.to_string())
+    match output(&mut command) {
+        // The command line is long, and the attempt names what was run.
+        Err(PostgresError::Failed { status, output, .. }) => Err(format!("{status}: {output}")),
+        other => other.map_err(|error| explained(&error)),
+    }
 }

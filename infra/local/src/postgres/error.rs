@@ -1,6 +1,5 @@
 //! What can go wrong between "no server here" and a database to work in.
 
-use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 
@@ -146,9 +145,5 @@ pub enum PostgresError {
 }
 
 fn listed(attempts: &[Attempt]) -> String {
-    attempts.iter().fold(String::new(), |mut text, attempt| {
-        // Writing to a String cannot fail.
-        writeln!(text, "  - {}: {}", attempt.place, attempt.outcome).expect("a String takes all text");
-        text
-    })
+    attempts.iter().map(|attempt| format!("  - {}: {}\n", attempt.place, attempt.outcome)).collect()
 }

@@ -14,6 +14,10 @@
 //! else can reach it, although it trusts every connection. With a TCP port (only when asked for, on 127.0.0.1) any
 //! user of the machine can connect: put nothing into it that matters.
 //!
+//! On a server that is given (`TEST_DATABASE_URL` for the tests) we work in databases of our own making only, named
+//! `reconciler_db_…` and `reconciler_template_…`. No supervisor can watch over that server: templates stay on it for
+//! the next run, and so does the database of a test that was killed. It is reached without TLS.
+//!
 //! Roles belong to the whole cluster, not to one database. `prepare` runs under one lock for all keys, so it may
 //! create roles, but it must allow for their existing already.
 

@@ -173,9 +173,9 @@ async fn an_abandoned_start_is_swept_up() {
 
 #[tokio::test]
 async fn ten_databases_at_once_are_prepared_once_and_independent() {
-    let cluster = shared_cluster().await.expect("a cluster");
+    let cluster = own().await;
     let prepared = AtomicU32::new(0);
-    let key = format!("ten at once {}", fastrand::u64(..));
+    let key = "ten at once";
     let one = async || {
         let prepare = async |url: String| {
             prepared.fetch_add(1, Ordering::Relaxed);
@@ -185,7 +185,7 @@ async fn ten_databases_at_once_are_prepared_once_and_independent() {
             std::mem::forget(client);
             Ok(())
         };
-        let database = cluster.database(&key, prepare).await.expect("a database");
+        let database = cluster.database(key, prepare).await.expect("a database");
         let client = connect(&database.url()).await;
         client.batch_execute("update t set n = n + 1").await.expect("updated");
         let n = text(&client, "select string_agg(n::text, ',') from t").await;
@@ -211,17 +211,17 @@ async fn dropping_a_database_drops_it_even_under_an_open_session() {
 
 #[tokio::test]
 async fn a_failed_preparation_says_so_and_is_tried_again() {
-    let cluster = shared_cluster().await.expect("a cluster");
-    let key = format!("failing {}", fastrand::u64(..));
+    let cluster = own().await;
+    let key = "failing";
     let failing = async |url: String| {
         connect(&url).await.batch_execute("create table half ()").await?;
         anyhow::bail!("migration 7 is wrong")
     };
-    let error = cluster.database(&key, failing).await.expect_err("prepare failed");
+    let error = cluster.database(key, failing).await.expect_err("prepare failed");
     assert!(matches!(&error, PostgresError::Prepare { key: named, source }
-        if *named == key && source.to_string() == "migration 7 is wrong"));
+        if named == key && source.to_string() == "migration 7 is wrong"));
 
-    let database = cluster.database(&key, async |_| Ok(())).await.expect("a database");
+    let database = cluster.database(key, async |_| Ok(())).await.expect("a database");
     let client = connect(&database.url()).await;
     assert_eq!(text(&client, "select coalesce(to_regclass('half')::text, 'none')").await, "none");
 }
@@ -290,4 +290,19 @@ async fn a_clock_that_stands_still_does_not_matter() {
     let cluster = own().await;
     let database = cluster.empty_database().await.expect("a database");
     assert!(database.url().contains(database.name()));
+}
+
+#[tokio::test]
+async fn databases_can_be_made_from_spawned_tasks() {
+    let made = tokio::spawn(async {
+        let cluster = shared_cluster().await?;
+        let prepare = async |url: String| {
+            connect(&url).await.batch_execute("create table t ()").await?;
+            Ok(())
+        };
+        let filled = cluster.database("spawned", prepare).await?;
+        Ok::<_, PostgresError>((filled, cluster.empty_database().await?))
+    });
+    let (filled, empty) = made.await.expect("not cut off").expect("both made");
+    assert_ne!(filled.name(), empty.name());
 }
