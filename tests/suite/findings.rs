@@ -138,8 +138,7 @@ async fn evidence_holds_both_sides_and_the_previous_observation_but_no_secret() 
     world.cycle().await;
     world.stripe.set_status("pi_1", "succeeded");
     world.cycle().await;
-    let evidence: serde_json::Value =
-        world.rows_of("select evidence from reconciliation.finding").await[0].get(0);
+    let evidence: serde_json::Value = world.rows_of("select evidence from reconciliation.finding").await[0].get(0);
     assert_eq!(evidence["local_state"], "pending");
     assert_eq!(evidence["external_status"], "succeeded");
     assert_eq!(evidence["previous"]["status"], "processing");

@@ -125,7 +125,11 @@ async fn two_overlapping_ticks_one_commits_and_the_other_writes_nothing() {
         expected.sort_unstable();
         let sql = "select kind from reconciliation.finding order by kind";
         assert_eq!(world.texts(sql).await, expected, "seed {seed}");
-        assert_eq!(world.number("select count(*) from reconciliation.outbox").await, expected.len() as i64, "seed {seed}");
+        assert_eq!(
+            world.number("select count(*) from reconciliation.outbox").await,
+            expected.len() as i64,
+            "seed {seed}"
+        );
         for report in reports.iter().flatten().filter(|report| report.outcome == Outcome::AbortedConcurrentRun) {
             assert_eq!((report.scanned, report.findings_opened, report.commands_queued), (0, 0, 0), "seed {seed}");
         }
@@ -187,7 +191,13 @@ async fn a_payment_deleted_between_load_and_commit_leaves_no_trace() {
 }
 
 /// Commits what a scan of its own job saw of all payments at one moment.
-async fn commit_as(world: &World, job: &str, external: &External, judgement: Judgement, at: time::OffsetDateTime) -> CommitOutcome {
+async fn commit_as(
+    world: &World,
+    job: &str,
+    external: &External,
+    judgement: Judgement,
+    at: time::OffsetDateTime,
+) -> CommitOutcome {
     let batch = load_batch(&world.scan, job, world.keyset, None, 100).await.unwrap();
     let judged: Vec<JudgedPayment> = batch
         .payments
@@ -214,10 +224,8 @@ async fn a_slow_scan_that_read_stripe_earlier_undoes_nothing() {
     world.ticked().await;
     let before = world.texts("select o::text from reconciliation.observation o").await;
     let missing = External::NotFound { other_mode: false };
-    let review = Judgement::NeedsReview {
-        kind: reconciler::domain::verdict::Kind::MissingExternally,
-        compensation: true,
-    };
+    let review =
+        Judgement::NeedsReview { kind: reconciler::domain::verdict::Kind::MissingExternally, compensation: true };
     let CommitOutcome::Written(written) = commit_as(&world, "slow", &missing, review.clone(), long_ago).await else {
         panic!("nobody else moved that cursor")
     };
@@ -226,7 +234,8 @@ async fn a_slow_scan_that_read_stripe_earlier_undoes_nothing() {
     assert!(world.findings().await.is_empty() && world.outbox().await.is_empty());
 
     // and one that read later decides
-    let CommitOutcome::Written(written) = commit_as(&world, "slow", &missing, review, world.now() + Duration::SECOND).await
+    let CommitOutcome::Written(written) =
+        commit_as(&world, "slow", &missing, review, world.now() + Duration::SECOND).await
     else {
         panic!("nobody else moved that cursor")
     };
@@ -294,7 +303,8 @@ async fn a_tick_that_dies_at_any_step_is_repeated_and_nothing_is_doubled() {
 /// Comes back when a session of this database waits for a lock.
 async fn until_waiting(world: &World, count: i64) {
     for _ in 0..100_000 {
-        let waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        let waiting =
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
         if world.number(waiting).await >= count {
             return;
         }

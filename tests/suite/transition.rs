@@ -34,7 +34,11 @@ async fn the_state_guard_lets_through_what_the_design_lists() {
 
             let answer = transition(&world, &id, name, &reference).await;
             assert!(answer.starts_with(expected), "{name} from {state}: {answer}");
-            assert_eq!(world.texts(&status).await, [if expected == "s" { state } else { target }], "{name} from {state}");
+            assert_eq!(
+                world.texts(&status).await,
+                [if expected == "s" { state } else { target }],
+                "{name} from {state}"
+            );
             let written = i64::from(expected == "w");
             assert_eq!(world.number(&ledger).await, written, "{name} from {state}");
             assert_eq!(world.number(&events).await, written, "{name} from {state}");

@@ -51,7 +51,9 @@ async fn the_classic_mistake_never_sees_three_hundred_of_five_hundred() {
     world.pairs(500, "paid", "succeeded").await;
     let mut seen = std::collections::BTreeSet::new();
     for _ in 0..10 {
-        seen.extend(world.texts("select id::text from reconciliation.payment order by updated_at desc, id limit 200").await);
+        seen.extend(
+            world.texts("select id::text from reconciliation.payment order by updated_at desc, id limit 200").await,
+        );
     }
     assert_eq!(seen.len(), 200);
 
@@ -154,7 +156,8 @@ async fn deleted_payments_are_forgotten_and_pin_no_lag() {
         world.cycle().await;
         assert_eq!(world.number("select count(*) from reconciliation.observation").await, 4);
         assert!(world.lag_minutes().await < 1);
-        let resolutions = "select coalesce(resolution, 'open'), count(*)::text from reconciliation.finding group by 1 order by 1";
+        let resolutions =
+            "select coalesce(resolution, 'open'), count(*)::text from reconciliation.finding group by 1 order by 1";
         assert_eq!(world.texts(resolutions).await, ["open 4", "payment_deleted 3"]);
     }
 }

@@ -142,6 +142,7 @@ async fn one_statement_a_row(db: &Client) -> anyhow::Result<Duration> {
 /// One cycle: how long it took, in how many ticks, with how many statements.
 async fn one_cycle(database: &Database, batch: i64) -> anyhow::Result<(Duration, i64, i64)> {
     let db = connect(&database.url()).await?;
+    db.batch_execute(bootstrap::database::SESSION).await?;
     db.batch_execute("set role reconciler_scan").await?;
     let watch = connect(&database.url()).await?;
     let settings = scan_settings(batch)?;
@@ -178,10 +179,7 @@ async fn one_cycle(database: &Database, batch: i64) -> anyhow::Result<(Duration,
 async fn statements(db: &Client, watch: &Client) -> anyhow::Result<i64> {
     db.batch_execute("select pg_stat_force_next_flush()").await?;
     db.batch_execute("select 1").await?;
-    let count = watch.query_one(
-        "select xact_commit from pg_stat_database where datname = current_database()",
-        &[],
-    );
+    let count = watch.query_one("select xact_commit from pg_stat_database where datname = current_database()", &[]);
     Ok(count.await?.get(0))
 }
 
