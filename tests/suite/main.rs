@@ -1,5 +1,15 @@
 //! Whole functions against real Postgres and the Stripe sandbox, in one binary.
 
+#![allow(
+    clippy::as_conversions,
+    clippy::cast_possible_wrap,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test panics where it fails"
+)]
+
 mod answers;
 mod findings;
 mod overlap;

@@ -97,7 +97,7 @@ async fn interleave(world: &World, seed: u64, actors: [Actor<'_, Vec<Report>>; 2
     ([first.into_result(), second.into_result()], model)
 }
 
-fn aborted(reports: &[Report]) -> Vec<bool> {
+fn not_aborted(reports: &[Report]) -> Vec<bool> {
     reports.iter().map(|report| report.outcome != Outcome::AbortedConcurrentRun).collect()
 }
 
@@ -112,9 +112,7 @@ async fn two_overlapping_ticks_one_commits_and_the_other_writes_nothing() {
         world.owner.batch_execute(RESET).await.unwrap();
         let actors = [ours.ticks(&world, 1), theirs.ticks(&world, 1)];
         let (reports, model) = interleave(&world, seed, actors).await;
-        for who in 0..2 {
-            assert_eq!(aborted(&reports[who]), model.outcomes[who], "seed {seed}");
-        }
+        assert_eq!(reports.each_ref().map(|reports| not_aborted(reports)), model.outcomes, "seed {seed}");
         // each saw another Stripe: the findings are those of the winners, batch by batch
         let winners = [(0, "missed_success"), (1, "missed_cancel")];
         let mut expected = Vec::new();
@@ -150,9 +148,7 @@ async fn a_position_that_has_come_round_again_is_not_taken_for_the_same() {
         world.owner.batch_execute(RESET).await.unwrap();
         let actors = [slow.ticks(&world, 1), fast.ticks(&world, 6)];
         let (reports, model) = interleave(&world, 1_000 + seed, actors).await;
-        for who in 0..2 {
-            assert_eq!(aborted(&reports[who]), model.outcomes[who], "seed {seed}");
-        }
+        assert_eq!(reports.each_ref().map(|reports| not_aborted(reports)), model.outcomes, "seed {seed}");
         came_round += u32::from(model.revision >= 3 && model.outcomes[0] == [false]);
         let doubled = "select count(*) from (select from reconciliation.finding where resolved_at is null
                        group by payment_id having count(*) > 1) d";
@@ -275,7 +271,7 @@ async fn two_scans_over_the_same_rows_in_opposite_order_do_not_deadlock() {
         );
         assert!(matches!((one.unwrap(), other.unwrap()), (CommitOutcome::Written(_), CommitOutcome::Written(_))));
     }
-    assert_eq!(world.number("select deadlocks from pg_stat_database where datname = current_database()").await, 0);
+    assert_eq!(deadlocks(&world, &[&sessions[0], &sessions[1]]).await, 0);
     assert_eq!(world.number("select count(*) from reconciliation.finding where resolved_at is null").await, 400);
 }
 
@@ -362,10 +358,16 @@ async fn a_commit_that_postgres_ends_to_break_a_deadlock_is_sent_again() {
     );
     let report = report.unwrap();
     assert_eq!((report.outcome, report.in_sync), (Outcome::Advanced, 5));
-    // the statistics of a deadlock are written when its session goes idle, so ask the session that had it
-    world.owner.batch_execute("select pg_stat_clear_snapshot()").await.unwrap();
-    let deadlocks = "select deadlocks from pg_stat_database where datname = current_database()";
-    assert_eq!(world.number(deadlocks).await, 1, "or the test has not made what it tests");
+    assert_eq!(deadlocks(&world, &[&victim]).await, 1, "or the test has not made what it tests");
+}
+
+/// How many deadlocks these sessions were ended for. A session publishes its count when it is told to, at its next command.
+async fn deadlocks(world: &World, sessions: &[&Client]) -> i64 {
+    for session in sessions {
+        session.batch_execute("select pg_stat_force_next_flush()").await.unwrap();
+        session.batch_execute("select 1").await.unwrap();
+    }
+    world.number("select deadlocks from pg_stat_database where datname = current_database()").await
 }
 
 /// A scan's session that looks for deadlocks at once, where all others wait a minute.

@@ -12,6 +12,7 @@ async fn transition(world: &World, id: &str, transition: &str, reference: &str) 
 
 /// Every transition from every state: `w`ritten, `a`lready written, `s`uperseded.
 #[rustfmt::skip]
+#[expect(clippy::type_complexity, reason = "it is a table")]
 const GUARD: [(&str, &str, [(&str, &str); 5]); 3] = [
     ("succeeded", "paid", [("pending", "w"), ("finalizing", "w"), ("expired", "w"), ("paid", "a"), ("failed", "s")]),
     ("canceled", "failed", [("pending", "w"), ("finalizing", "w"), ("expired", "w"), ("paid", "s"), ("failed", "a")]),
@@ -100,7 +101,7 @@ async fn an_adapter_that_answers_nonsense_is_told_so_and_nothing_is_written() {
         .owner
         .batch_execute(
             "create or replace function reconciliation.apply_transition(payment_id bigint, transition text, evidence jsonb)
-             returns text language sql as $$ update payments set status = 'paid'; select 'ok' $$",
+             returns text language sql as $$ update public.payments set status = 'paid'; select 'ok' $$",
         )
         .await
         .unwrap();

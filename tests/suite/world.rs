@@ -216,13 +216,13 @@ impl World {
         let statement = match self.adapter {
             Adapter::Default => {
                 "insert into payments (order_id, stripe_payment_intent_id, status, created_at, updated_at)
-                 select 'o' || n, 'pi_' || n, $2, $3 - ($1 - n) * interval '1 second', $3
-                 from generate_series(1, $1) n order by n"
+                 select 'o' || n, 'pi_' || n, $2, $3::timestamptz - ($1 - n) * interval '1 second', $3::timestamptz
+                 from generate_series(1, $1::bigint) n order by n"
             }
             Adapter::UuidCheckout => {
                 "insert into shop.checkout_payment (cart_number, intent, progress, first_saved_at, last_saved_at)
-                 select 'c' || n, 'pi_' || n, $2, $3 - ($1 - n) * interval '1 second', $3
-                 from generate_series(1, $1) n"
+                 select 'c' || n, 'pi_' || n, $2, $3::timestamptz - ($1 - n) * interval '1 second', $3::timestamptz
+                 from generate_series(1, $1::bigint) n"
             }
         };
         let at = self.now() - Duration::hours(1);
@@ -290,7 +290,7 @@ impl World {
             all += &self.texts(&format!("select t::text from reconciliation.{table} t order by 1")).await.join("\n");
         }
         let cursor = "select job, position_id::text, revision::text, cycle::text, cycle_started_at::text,
-                      last_cycle_completed_at::text from reconciliation.cursor";
+                      last_cycle_completed_at::text from reconciliation.cursor where revision > 0";
         all + &self.texts(cursor).await.join("\n")
     }
 }

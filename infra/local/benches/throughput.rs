@@ -50,7 +50,7 @@ impl Gateway for AtOnce {
     }
 
     async fn list(&self, _query: &ListQuery) -> Result<ListPage, GatewayError> {
-        Ok(ListPage { payments: Vec::new(), has_more: false })
+        Ok(ListPage { payments: Vec::new(), unreadable: Vec::new(), next: None })
     }
 }
 
