@@ -11,7 +11,9 @@
 )]
 
 mod answers;
+mod binaries;
 mod findings;
+mod lambda;
 mod overlap;
 mod pacing;
 mod privileges;
