@@ -12,6 +12,7 @@
 
 mod answers;
 mod binaries;
+mod cli;
 mod findings;
 mod lambda;
 mod overlap;

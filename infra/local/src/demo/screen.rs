@@ -62,7 +62,11 @@ pub async fn closing(db: &Client, summary: &Summary) -> anyhow::Result<String> {
         ("in_flight", summary.total(|report| report.in_flight), "not an end yet, or changed too recently to judge"),
         ("repairable", summary.total(|report| report.repairable), "we are behind Stripe; a command is queued"),
         ("needs_review", summary.total(|report| report.needs_review), "a person decides"),
-        ("unverifiable", summary.total(|report| report.unverifiable), "asked without an answer, during the outage; met again later"),
+        (
+            "unverifiable",
+            summary.total(|report| report.unverifiable),
+            "asked without an answer, during the outage; met again later",
+        ),
     ] {
         writeln!(screen, "  {verdict:<13} {count:>10}   {meaning}")?;
     }
@@ -72,12 +76,14 @@ pub async fn closing(db: &Client, summary: &Summary) -> anyhow::Result<String> {
                     group by kind, verdict order by verdict desc, count(*) desc, kind";
     for row in db.query(findings, &[]).await.context("the findings")? {
         let (kind, verdict, count): (String, String, i64) = (row.get(0), row.get(1), row.get(2));
-        let next = if verdict == "repairable" { "the canonical writer is asked to repair it" } else { "a person decides" };
+        let next =
+            if verdict == "repairable" { "the canonical writer is asked to repair it" } else { "a person decides" };
         writeln!(screen, "  {kind:<36} {count:>6}   {next}")?;
     }
 
     writeln!(screen, "\n  outbox                                count")?;
-    let outbox = "select kind, type, count(*) from reconciliation.outbox group by kind, type order by kind, count(*) desc";
+    let outbox =
+        "select kind, type, count(*) from reconciliation.outbox group by kind, type order by kind, count(*) desc";
     for row in db.query(outbox, &[]).await.context("the outbox")? {
         let (kind, name, count): (String, String, i64) = (row.get(0), row.get(1), row.get(2));
         writeln!(screen, "  {:<36} {count:>6}", format!("{kind} {name}"))?;
@@ -92,7 +98,10 @@ pub async fn closing(db: &Client, summary: &Summary) -> anyhow::Result<String> {
         age(summary.lag_seconds.0),
         age(summary.lag_seconds.1)
     )?;
-    writeln!(screen, "  never verified yet: {unverified} (changed within the grace period; the next cycle meets them)")?;
+    writeln!(
+        screen,
+        "  never verified yet: {unverified} (changed within the grace period; the next cycle meets them)"
+    )?;
     Ok(screen)
 }
 

@@ -1,0 +1,56 @@
+//! `cargo demo`: see the reconciler at work on this machine.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use local::demo::{Options, run};
+
+/// See the reconciler at work on this machine: a throw-away Postgres, a Stripe sandbox, payments with every kind of drift, one
+/// whole cycle of the forward scan with an outage in the middle, and a closing screen. Leaves nothing running.
+#[derive(Parser)]
+#[command(name = "cargo demo", bin_name = "cargo demo")]
+struct Arguments {
+    /// How many payments.
+    #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    payments: u32,
+    /// Requests a second to Stripe. 25 at the most with a real key.
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rps: Option<u32>,
+    /// Payments in one tick.
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    batch: u32,
+    /// How long the sandbox takes for an answer, in milliseconds.
+    #[arg(long, default_value_t = 20)]
+    latency_ms: u64,
+    /// Use this Postgres server; the demo works in a database of its own making there, and drops it.
+    #[arg(long)]
+    database_url: Option<String>,
+    /// Use Stripe with this test key instead of the sandbox. Nothing is written to Stripe.
+    #[arg(long)]
+    stripe_key: Option<String>,
+    /// Where that key is good.
+    #[arg(long, requires = "stripe_key", hide = true)]
+    stripe_base: Option<String>,
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let options = Options {
+        payments: arguments.payments,
+        requests_per_second: arguments.rps.unwrap_or(if arguments.stripe_key.is_some() { 10 } else { 400 }),
+        batch: arguments.batch,
+        latency: Duration::from_millis(arguments.latency_ms),
+        database_url: arguments.database_url,
+        stripe_key: arguments.stripe_key,
+        stripe_base: arguments.stripe_base,
+    };
+    match run(&options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `cargo demo`: a throw-away Postgres, a Stripe sandbox, payments with every kind of drift, one whole cycle of the real
+//! forward scan with an outage in the middle, and a closing screen.
+
+pub mod fill;
+pub mod scenario;
+pub mod screen;
+
+use std::time::Duration;
+
+use anyhow::Context;
+use bootstrap::ScanHost;
+use indicatif::{ProgressBar, ProgressStyle};
+use reconciler::clock::Clock;
+use reconciler::telemetry::{Outcome, Report};
+use tokio_postgres::{Client, NoTls};
+
+use crate::postgres::{ClusterOptions, Database, Settings, environment, own_cluster};
+use crate::sandbox::{Fault, FaultRule, Sandbox};
+use fill::Filled;
+use screen::Summary;
+
+/// How the demo is to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many payments.
+    pub payments: u32,
+    /// Requests a second.
+    pub requests_per_second: u32,
+    /// Payments in one tick.
+    pub batch: u32,
+    /// How long the sandbox takes for an answer.
+    pub latency: Duration,
+    /// A server to use instead of a throw-away one; the demo works in a database of its own making there.
+    pub database_url: Option<String>,
+    /// A real test key instead of the sandbox. Nothing is written to Stripe.
+    pub stripe_key: Option<String>,
+    /// Where that key is good.
+    pub stripe_base: Option<String>,
+}
+
+/// The key for the sandbox, which takes any.
+const SANDBOX_KEY: &str = "rk_test_demo";
+
+/// Ticks after which the demo gives up.
+const TICKS_MAX: u32 = 5_000;
+
+/// Runs the demo, and prints what a person wants to see.
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let database = database(options).await?;
+    let db = connect(&database.url()).await?;
+    let (sandbox, base, key) = stripe(options).await?;
+
+    let filled = match &sandbox {
+        Some(sandbox) => fill::from_scenario(&db, sandbox, i64::from(options.payments)).await?,
+        None => fill::from_account(&db, &base, &key, options.payments).await?,
+    };
+    println!("Payments  {} of them, with {} drifts among them", filled.payments, filled.drifts);
+
+    let rate = options.requests_per_second;
+    let settings = [
+        ("DATABASE_URL", database.url()),
+        ("STRIPE_API_KEY", key),
+        ("STRIPE_API_BASE", base),
+        ("BATCH_SIZE", options.batch.to_string()),
+        ("REQUESTS_PER_SECOND", rate.to_string()),
+        ("CONCURRENCY", "32".to_owned()),
+    ];
+    let host =
+        ScanHost::from_lookup(&|key| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone()))?;
+    println!("Scan      forward-scan, batches of {}, up to {rate} requests a second\n", options.batch);
+    let mut summary = cycle(&host, &db, &filled, sandbox.as_ref()).await?;
+    summary.requests_per_second = rate;
+    println!("{}", screen::closing(&db, &summary).await?);
+    if sandbox.is_some() {
+        println!("  What happened to these payments:\n{}", stories(i64::from(options.payments)));
+    }
+    Ok(())
+}
+
+async fn database(options: &Options) -> anyhow::Result<Database> {
+    let lookup = |name: &str| match name {
+        "DATABASE_URL" => options.database_url.clone(),
+        _ => environment(name),
+    };
+    let settings = Settings::from_lookup(&lookup, Some("DATABASE_URL"))?;
+    let cluster = own_cluster(settings, ClusterOptions::default()).await?;
+    let database = cluster.empty_database().await?;
+    let mut db = connect(&database.url()).await?;
+    let applied = migrate::apply(&mut db, migrate::DEFAULT_ADAPTER).await?;
+    let version: String = db.query_one("show server_version", &[]).await?.get(0);
+    let whose = if options.database_url.is_some() { "yours, in a database of the demo's own" } else { "throw-away" };
+    println!("Postgres  {version}, {whose}; schema {} applied", applied.versions.len());
+    Ok(database)
+}
+
+async fn stripe(options: &Options) -> anyhow::Result<(Option<Sandbox>, String, String)> {
+    if let Some(key) = &options.stripe_key {
+        anyhow::ensure!(key.contains("_test_"), "--stripe-key takes a test key only (rk_test_… or sk_test_…)");
+        let base = options.stripe_base.clone();
+        let base = base.unwrap_or_else(|| reconciler::config::STRIPE_API_BASE_DEFAULT.to_owned());
+        println!("Stripe    {base}, with your test key; nothing is written there");
+        return Ok((None, base, key.clone()));
+    }
+    let sandbox = crate::sandbox::Options { latency: options.latency, ..crate::sandbox::Options::default() };
+    let sandbox = Sandbox::start(sandbox).await.context("the Stripe sandbox")?;
+    let base = sandbox.base_url.clone();
+    println!("Stripe    a sandbox at {base}, {} ms an answer", options.latency.as_millis());
+    Ok((Some(sandbox), base, SANDBOX_KEY.to_owned()))
+}
+
+pub(crate) async fn connect(url: &str) -> anyhow::Result<Client> {
+    let (client, connection) =
+        tokio_postgres::connect(url, NoTls).await.context("connecting to the demo's database")?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+/// Tick by tick until every payment has been seen, with an outage of Stripe in the middle.
+async fn cycle(host: &ScanHost, db: &Client, filled: &Filled, sandbox: Option<&Sandbox>) -> anyhow::Result<Summary> {
+    let mut summary = Summary { lag_seconds: (screen::lag_seconds(db).await?, 0), ..Summary::default() };
+    let bar = ProgressBar::new(filled.payments);
+    bar.set_style(ProgressStyle::with_template("  [{bar:40}] {pos}/{len}  {msg}")?.progress_chars("=> "));
+    let clock = Clock::System;
+    let began = clock.now();
+    let mut outage = Outage::Ahead;
+    for _ in 0..TICKS_MAX {
+        if let Some(sandbox) = sandbox {
+            outage = outage.next(sandbox, bar.position() * 2 >= filled.payments);
+        }
+        let report = host.tick(None, forward_scan::run).await?;
+        let passed = "select count(*) from reconciliation.observation";
+        let passed: i64 = db.query_one(passed, &[]).await?.get(0);
+        bar.set_position(u64::try_from(passed).unwrap_or_default());
+        bar.set_message(message(&report, outage));
+        if bar.is_hidden() {
+            println!("  {passed:>7}/{}  {}", filled.payments, message(&report, outage)); // no terminal: a line a tick
+        }
+        let wrapped = report.outcome == Outcome::Wrapped;
+        summary.reports.push(report);
+        if wrapped {
+            bar.finish_with_message("the cycle is complete");
+            println!();
+            summary.took_ms = u64::try_from((clock.now() - began).whole_milliseconds()).unwrap_or_default();
+            summary.lag_seconds.1 = screen::lag_seconds(db).await?;
+            return Ok(summary);
+        }
+    }
+    anyhow::bail!("no cycle has completed within {TICKS_MAX} ticks: {:?}", summary.reports.last())
+}
+
+/// The outage in the middle of the cycle: two ticks long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outage {
+    Ahead,
+    Begins,
+    GoesOn,
+    Over,
+}
+
+impl Outage {
+    fn next(self, sandbox: &Sandbox, half_way: bool) -> Self {
+        match self {
+            Self::Ahead if half_way => {
+                sandbox.with(|account, _| account.add_fault(FaultRule::always(Fault::Dropped)));
+                Self::Begins
+            }
+            Self::Ahead => Self::Ahead,
+            Self::Begins => Self::GoesOn,
+            Self::GoesOn => {
+                sandbox.with(|account, _| account.clear_faults());
+                Self::Over
+            }
+            Self::Over => Self::Over,
+        }
+    }
+}
+
+fn message(report: &Report, outage: Outage) -> String {
+    match outage {
+        Outage::Begins | Outage::GoesOn => "Stripe is away: nothing is passed, nothing is called healthy".to_owned(),
+        Outage::Ahead | Outage::Over => {
+            format!("{}: {} findings opened", report.outcome.as_str(), report.findings_opened)
+        }
+    }
+}
+
+fn stories(payments: i64) -> String {
+    let lines = scenario::SORTS.iter().map(|sort| format!("  {:>6}  {}", scenario::count(sort, payments), sort.story));
+    lines.collect::<Vec<_>>().join("\n")
+}
