@@ -3,6 +3,8 @@
 --   read port    view reconciliation.payment
 --   write port   function reconciliation.apply_transition
 -- It is applied again at every deployment, so each statement here may run twice.
+-- Qualify every name in apply_transition (public.payments, not payments): reconciliation.transition calls it with a
+-- search_path of pg_catalog alone, so that nobody can slip in a table of the same name.
 
 -- For a green field, the demo and the tests: where there is no such table, this makes one.
 create table if not exists public.payments (

@@ -1,1 +1,24 @@
 //! Whole functions against real Postgres and the Stripe sandbox, in one binary.
+
+#![allow(
+    clippy::as_conversions,
+    clippy::cast_possible_wrap,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test panics where it fails"
+)]
+
+mod answers;
+mod binaries;
+mod findings;
+mod lambda;
+mod overlap;
+mod pacing;
+mod privileges;
+mod schedule;
+mod transition;
+mod walk;
+mod withhold;
+mod world;

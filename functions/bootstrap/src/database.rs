@@ -15,8 +15,9 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
 
-/// How long a statement may take before Postgres ends it; a commit of 20,000 rows takes about a second.
-const SESSION: &str = "set statement_timeout = '30s'; set lock_timeout = '10s'; \
+/// How every session begins. No statement may hang: a commit of 20,000 rows takes about a second. JIT compilation is off,
+/// since Postgres would compile the commit statement anew, for longer than it runs, with each large batch.
+pub const SESSION: &str = "set jit = off; set statement_timeout = '30s'; set lock_timeout = '10s'; \
                        set idle_in_transaction_session_timeout = '30s'; set timezone = 'UTC'";
 
 /// Postgres as one role sees it.

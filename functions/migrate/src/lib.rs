@@ -6,6 +6,8 @@
 //!
 //! An adapter may be a file of the adopter's own: it is SQL that runs with the migrating user's rights, like any migration.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use reconciler::store::ports::check_ports;
 use reconciler::store::{Keyset, StoreError};
 use refinery::{Migration, Runner, Target};
@@ -64,6 +66,13 @@ pub enum MigrateError {
     /// The ports are not what the reconciler needs.
     #[error(transparent)]
     Ports(#[from] StoreError),
+}
+
+/// A number that stands for the whole schema with this adapter: another one means other SQL. For a test's template database.
+pub fn fingerprint(adapter: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (VERSIONS, adapter, GRANTS).hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Applies what is missing of the schema, the adapter, and the grants, and checks the ports.

@@ -1,3 +1,6 @@
 //! The laptop's stack, for the demo, the tests and the benchmark; nothing here is deployed.
 
+pub mod demo;
+pub mod fake;
 pub mod postgres;
+pub mod sandbox;

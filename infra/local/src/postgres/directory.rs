@@ -150,7 +150,8 @@ pub(super) fn sweep(user: &ServerUser) -> Result<(), PostgresError> {
     Ok(())
 }
 
-fn sweep_one(directory: &Path, user: &ServerUser) -> Result<(), PostgresError> {
+/// Stops and removes this cluster if its supervisor is gone.
+pub(super) fn sweep_one(directory: &Path, user: &ServerUser) -> Result<(), PostgresError> {
     let path = directory.join(LOCK);
     match File::open(&path) {
         Ok(lock) => {

@@ -52,8 +52,8 @@ pub enum PostgresError {
         source: std::io::Error,
     },
 
-    /// A program could not be started at all.
-    #[error("start {program}")]
+    /// A program could not be started, or not be waited for.
+    #[error("run {program}")]
     Spawn {
         /// The program.
         program: String,

@@ -6,6 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use super::binaries::explained;
+use super::directory;
 use super::error::PostgresError;
 use super::server_user::{ServerUser, output};
 
@@ -13,7 +15,8 @@ use super::server_user::{ServerUser, output};
 ///
 /// The runner may belong to another user (root), and then "not permitted" means that it lives. A `sleep` in the
 /// foreground would put off the trap, `wait` does not. QUIT is PostgreSQL's immediate shutdown: nothing in the
-/// directory is needed again. Nothing but this script has the lock, which is its standard input. Its output and the server's is the log.
+/// directory is needed again. But a shell starts what runs in the background with QUIT ignored, so before the server
+/// has its own handlers it takes TERM to end it. Nothing but this script has the lock, which is its standard input. Its output and the server's is the log.
 const SCRIPT: &str = r#"
 runner=$1 directory=$2
 shift 2
@@ -25,6 +28,7 @@ lives() {
 }
 finish() {
     trap '' TERM
+    kill -TERM "${server:-$!}" 2>/dev/null
     kill -QUIT "${server:-$!}" 2>/dev/null
     wait "${server:-$!}"
     [ -z "$pause" ] || kill "$pause" 2>/dev/null
@@ -46,7 +50,10 @@ finish
 /// A supervisor that this process started. Dropping it ends the cluster and waits until it is gone.
 #[derive(Debug)]
 pub(super) struct Supervisor {
+    /// None once it is the runner's end alone that ends the cluster.
     child: Option<Child>,
+    directory: PathBuf,
+    user: ServerUser,
 }
 
 impl Supervisor {
@@ -71,7 +78,7 @@ impl Supervisor {
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        Ok(Self { child: Some(child) })
+        Ok(Self { child: Some(child), directory: directory.to_owned(), user: user.clone() })
     }
 
     /// From here on only the runner's end ends the cluster.
@@ -90,22 +97,22 @@ impl Supervisor {
 
 impl Drop for Supervisor {
     fn drop(&mut self) {
-        let Some(mut child) = self.child.take() else { return };
-        let process = child.id().to_string();
-        let ended = match child.try_wait() {
-            Ok(Some(_)) => return,
-            // The standard library can only send KILL, which would leave the server behind.
-            Ok(None) | Err(_) => {
-                output(Command::new("/bin/sh").args(["-c", "kill -TERM \"$1\"", "sh", &process]).stdin(Stdio::null()))
-            }
-        };
-        match ended {
-            Ok(_) => {
-                if let Err(error) = child.wait() {
-                    eprintln!("wait for the PostgreSQL supervisor {process}: {error}");
-                }
-            }
-            Err(error) => eprintln!("the PostgreSQL supervisor {process} ends with this process only: {error}"),
+        let Some(child) = self.child.take() else { return };
+        // The second step is for a supervisor that was killed, or ended before it had its trap.
+        if let Err(error) = end(child).and_then(|()| directory::sweep_one(&self.directory, &self.user)) {
+            eprintln!("the PostgreSQL server in {} was not ended: {}", self.directory.display(), explained(&error));
         }
     }
+}
+
+fn end(mut child: Child) -> Result<(), PostgresError> {
+    let process = child.id().to_string();
+    let failed = |source| PostgresError::Spawn { program: format!("PostgreSQL supervisor {process}"), source };
+    if child.try_wait().map_err(failed)?.is_none() {
+        // The standard library can only send KILL, which would leave the server behind.
+        let mut kill = Command::new("/bin/sh");
+        output(kill.args(["-c", "kill -TERM \"$1\"", "sh", &process]).stdin(Stdio::null()))?;
+        child.wait().map_err(failed)?;
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ use tokio_postgres::{Client, NoTls};
 use super::cluster::shared_by;
 use super::directory::{self, StartLock};
 use super::server_user::ServerUser;
+use super::supervisor::Supervisor;
 use super::*;
 
 const RUNNER: &str = "RECONCILER_TEST_RUNNER";
@@ -152,6 +153,26 @@ async fn what_a_killed_supervisor_leaves_is_swept_up() {
     assert!(!directory.exists());
     assert!(!runs(&server));
     assert!(living.directory().expect("ours").exists(), "a supervised cluster stays");
+}
+
+#[tokio::test]
+async fn a_server_can_be_stopped_in_the_middle_of_its_start() {
+    let user = ServerUser::find().expect("some user");
+    for number in 0..5 {
+        let name = format!("{}-stopped-{number}", std::process::id());
+        let (directory, supervisor) = {
+            let _lock = StartLock::acquire(&user).expect("the lock");
+            let (directory, lock) = directory::create(&name, &user, false).expect("a directory");
+            let log = directory::create_log(&directory).expect("a log");
+            // Stands for a server before it has installed its handlers: QUIT is ignored, as sh leaves it.
+            let server = ["sleep", "600"].map(PathBuf::from);
+            let runner = std::process::id();
+            let started = Supervisor::start(&user, runner, &directory, lock, log, &server);
+            (directory, started.expect("it starts"))
+        };
+        drop(supervisor);
+        assert!(!directory.exists());
+    }
 }
 
 #[tokio::test]

@@ -72,8 +72,7 @@ observed as (
 accepted as (
     select c.*
     from current c
-    join observed o on o.payment_id = c.payment_id
-    where o.observed_at is not null
+    where c.payment_id in (select o.payment_id from observed o where o.observed_at is not null)
 ),
 -- A finding is over when both sides agree again, or when the drift has become another one.
 over as (

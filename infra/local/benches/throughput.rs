@@ -1,0 +1,236 @@
+//! `cargo bench`: what the reconciler itself costs, with a Stripe that answers at once. Prints tables; nothing here passes or
+//! fails by a time. Postgres keeps its own defaults for durability. Numbers of one run compare with each other, not with
+//! those of another machine.
+
+#![allow(
+    clippy::as_conversions,
+    clippy::cast_precision_loss,
+    clippy::disallowed_methods,
+    clippy::float_arithmetic,
+    clippy::indexing_slicing,
+    reason = "a benchmark reads the clock and prints ratios"
+)]
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use local::postgres::{ClusterOptions, Database, Settings, environment, own_cluster};
+use reconciler::budget::Budget;
+use reconciler::clock::Clock;
+use reconciler::config::{ScanSettings, StripeSettings};
+use reconciler::domain::external::{External, ExternalPayment, ExternalStatus};
+use reconciler::domain::id::ExternalRef;
+use reconciler::gateway::{Gateway, GatewayError, ListPage, ListQuery};
+use reconciler::scan::Deps;
+use reconciler::scan::steps::Steps;
+use reconciler::store::{Keyset, database_time};
+use reconciler::telemetry::Outcome;
+use tokio_postgres::{Client, NoTls};
+
+const ROWS: i64 = 100_000;
+const DEEP_ROWS: i64 = 1_000_000;
+
+/// A Stripe that answers at once: everything has succeeded.
+struct AtOnce;
+
+impl Gateway for AtOnce {
+    async fn retrieve(&self, id: &ExternalRef) -> Result<External, GatewayError> {
+        Ok(External::Present(ExternalPayment {
+            id: id.clone(),
+            status: ExternalStatus::Succeeded,
+            amount_minor: 1_000,
+            amount_received_minor: 1_000,
+            currency: "eur".to_owned(),
+            created: time::OffsetDateTime::UNIX_EPOCH,
+            livemode: true,
+            metadata: std::collections::BTreeMap::new(),
+            decline: None,
+            cancellation_reason: None,
+        }))
+    }
+
+    async fn list(&self, _query: &ListQuery) -> Result<ListPage, GatewayError> {
+        Ok(ListPage { payments: Vec::new(), unreadable: Vec::new(), next: None })
+    }
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> anyhow::Result<()> {
+    let settings = Settings::from_lookup(&environment, None)?;
+    let cluster = own_cluster(settings, ClusterOptions { durable: true, tcp_port: None }).await?;
+    let database = cluster
+        .database("bench", async |url| {
+            migrate::apply(&mut connect(&url).await?, migrate::DEFAULT_ADAPTER).await?;
+            Ok(())
+        })
+        .await?;
+    let version: String = connect(&database.url()).await?.query_one("show server_version", &[]).await?.get(0);
+    println!("PostgreSQL {version}, its own durability settings, on this machine\n");
+    throughput(&database).await?;
+    deep_reads(&database).await
+}
+
+async fn connect(url: &str) -> anyhow::Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}
+
+async fn throughput(database: &Database) -> anyhow::Result<()> {
+    let db = connect(&database.url()).await?;
+    fill(&db, ROWS).await?;
+    println!("load + judge + commit of {ROWS} payments that are in sync, Stripe answering at once, no rate limit");
+    println!("{:<28} {:>10} {:>12} {:>26}", "", "rows/s", "against (a)", "round trips per batch");
+    let baseline = one_statement_a_row(&db).await?;
+    println!("{:<28} {:>10} {:>12} {:>26}", "(a) one statement a row", rate(ROWS, baseline), "1.0 x", "one a row");
+    for (cycle, batch) in [("first", 200), ("first", 1_000), ("second", 1_000), ("first", 5_000)] {
+        if cycle == "first" {
+            db.batch_execute("truncate reconciliation.cursor, reconciliation.observation").await?;
+        }
+        let (took, ticks, round_trips) = one_cycle(database, batch).await?;
+        let label = format!("batch {batch}, {cycle} cycle");
+        let ratio = baseline.as_secs_f64() / took.as_secs_f64();
+        let per_batch = round_trips as f64 / ticks as f64;
+        println!("{label:<28} {:>10} {:>11.1}x {per_batch:>26.2}", rate(ROWS, took), ratio);
+    }
+    println!();
+    Ok(())
+}
+
+fn rate(rows: i64, took: Duration) -> String {
+    format!("{:.0}", rows as f64 / took.as_secs_f64())
+}
+
+async fn fill(db: &Client, rows: i64) -> anyhow::Result<()> {
+    let sql = format!(
+        "truncate payments restart identity;
+         insert into payments (order_id, stripe_payment_intent_id, status, created_at, updated_at)
+         select 'o' || n, 'pi_' || n, 'paid', now() - interval '90 days' + n * interval '1 second', now() - interval '1 day'
+         from generate_series(1, {rows}) n"
+    );
+    db.batch_execute(&sql).await.context("could not fill the payments")?;
+    db.batch_execute("vacuum analyze payments").await.context("could not analyze the payments")
+}
+
+/// The plain way, for comparison: read a batch, then write each row's observation with a statement of its own.
+async fn one_statement_a_row(db: &Client) -> anyhow::Result<Duration> {
+    let read = db.prepare("select id, created_at from payments where id > $1 order by id limit 1000").await?;
+    let write = db
+        .prepare(
+            "insert into reconciliation.observation as o
+                 (payment_id, payment_created_at, external_status, observed_at, verified_through)
+             select p.id, p.created_at, 'succeeded', clock_timestamp(), clock_timestamp()
+             from reconciliation.payment p where p.id = $1
+             on conflict (payment_id) do update set observed_at = excluded.observed_at,
+                 verified_through = excluded.verified_through",
+        )
+        .await?;
+    let began = Instant::now();
+    let mut last = 0_i64;
+    loop {
+        let rows = db.query(&read, &[&last]).await?;
+        let Some(end) = rows.last() else { return Ok(began.elapsed()) };
+        last = end.get(0);
+        db.batch_execute("begin").await?;
+        for row in &rows {
+            db.execute(&write, &[&row.get::<_, i64>(0)]).await?;
+        }
+        db.batch_execute("commit").await?;
+    }
+}
+
+/// One cycle: how long it took, in how many ticks, with how many statements.
+async fn one_cycle(database: &Database, batch: i64) -> anyhow::Result<(Duration, i64, i64)> {
+    let db = connect(&database.url()).await?;
+    db.batch_execute(bootstrap::database::SESSION).await?;
+    db.batch_execute("set role reconciler_scan").await?;
+    let watch = connect(&database.url()).await?;
+    let settings = scan_settings(batch)?;
+    let clock = Clock::System;
+    let budget = Budget::unmetered(database_time(&db).await?, clock.clone());
+    let steps = Steps::Unwatched;
+    let deps = Deps {
+        db: &db,
+        gateway: &AtOnce,
+        budget: &budget,
+        clock: &clock,
+        settings: &settings,
+        keyset: Keyset::Id,
+        deadline: None,
+        steps: &steps,
+    };
+    let before = statements(&db, &watch).await?;
+    let began = Instant::now();
+    let mut ticks = 0;
+    loop {
+        let now = database_time(&db).await?;
+        let report = forward_scan::run(&deps, now).await?;
+        ticks += 1;
+        if report.outcome == Outcome::Wrapped {
+            break;
+        }
+        anyhow::ensure!(report.outcome == Outcome::Advanced, "unexpected: {report:?}");
+    }
+    let took = began.elapsed();
+    Ok((took, ticks, statements(&db, &watch).await? - before))
+}
+
+/// How many transactions this database has seen: a tick's statements are one each. The session flushes its own count first.
+async fn statements(db: &Client, watch: &Client) -> anyhow::Result<i64> {
+    db.batch_execute("select pg_stat_force_next_flush()").await?;
+    db.batch_execute("select 1").await?;
+    let count = watch.query_one("select xact_commit from pg_stat_database where datname = current_database()", &[]);
+    Ok(count.await?.get(0))
+}
+
+fn scan_settings(batch: i64) -> anyhow::Result<ScanSettings> {
+    let lookup = |key: &str| match key {
+        "STRIPE_API_KEY" => Some("sk_test_bench".to_owned()),
+        "STRIPE_API_BASE" => Some("http://127.0.0.1:1".to_owned()),
+        "BATCH_SIZE" => Some(batch.to_string()),
+        "MIN_CYCLE_SECONDS" => Some("0".to_owned()),
+        _ => None,
+    };
+    Ok(ScanSettings::from_lookup(&lookup, &StripeSettings::from_lookup(&lookup)?)?)
+}
+
+async fn deep_reads(database: &Database) -> anyhow::Result<()> {
+    let db = connect(&database.url()).await?;
+    db.batch_execute("truncate payments, reconciliation.cursor, reconciliation.observation restart identity").await?;
+    fill(&db, DEEP_ROWS).await?;
+    db.batch_execute(
+        "insert into reconciliation.observation
+             (payment_id, payment_created_at, external_status, observed_at, verified_through)
+         select id, created_at, 'succeeded', now() - random() * interval '1 day', now() - random() * interval '1 day'
+         from payments",
+    )
+    .await?;
+    for table in ["payments", "reconciliation.observation"] {
+        db.batch_execute(&format!("vacuum analyze {table}")).await?;
+    }
+    println!("reads with {DEEP_ROWS} payments, the cursor at the middle, warm, median of 21");
+    let by_id = include_str!("../../../shared/src/store/sql/batch_by_id.sql");
+    let lag = "select min(verified_through) from reconciliation.observation";
+    for (label, sql) in [("load a batch of 200", by_id.replace("$2", "200")), ("read the lag", lag.to_owned())] {
+        let sql = sql
+            .replace("$1", "'bench'")
+            .replace("$3", "null")
+            .replace("$4", &format!("'{}'", DEEP_ROWS / 2))
+            .replace("$5", "'id'");
+        let mut times = Vec::new();
+        for _ in 0..21 {
+            let began = Instant::now();
+            db.simple_query(&sql).await?;
+            times.push(began.elapsed());
+        }
+        times.sort_unstable();
+        println!("{label:<24} {:>8.2} ms", times[10].as_secs_f64() * 1_000.0);
+        for row in db.query(&format!("explain (costs off) {sql}"), &[]).await? {
+            let line: &str = row.get(0);
+            if ["Index", "Seq Scan", "Sort", "Limit"].iter().any(|word| line.contains(word)) && !line.contains("Cond") {
+                println!("    {line}");
+            }
+        }
+    }
+    Ok(())
+}

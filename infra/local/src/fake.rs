@@ -1,0 +1,279 @@
+//! Stripe as a value: the one fake there is. It answers at once and in process, keeps what it was given, fails when it is
+//! told to, and passes the same conformance suite as the client does over HTTP against the sandbox.
+//!
+//! Faults are real answers that go through the gateway's own decoder, so that a fault here is what it would be there.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use reconciler::domain::Timestamp;
+use reconciler::domain::external::{Decline, External, ExternalPayment, ExternalStatus};
+use reconciler::domain::id::ExternalRef;
+use reconciler::gateway::{
+    Answer, Call, Exchange, Gateway, GatewayError, ListPage, ListQuery, TransientCause, decode_list, decode_retrieve,
+};
+use reqwest::header::{HeaderMap, HeaderValue};
+
+/// A way in which Stripe does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// 500.
+    ServerError,
+    /// The connection ends without an answer.
+    Dropped,
+    /// 200 with a page for people.
+    Html,
+    /// 429 of the limiter.
+    RateLimited,
+    /// 429 of another kind: an object is locked.
+    LockTimeout,
+    /// 401.
+    Unauthorized,
+    /// 403.
+    Forbidden,
+}
+
+/// An account at Stripe. Clones are the same account.
+#[derive(Clone, Debug, Default)]
+pub struct FakeStripe(Arc<Mutex<Account>>);
+
+#[derive(Debug, Default)]
+struct Account {
+    /// In the order in which they were put: of two with the same `created`, the later one is the newer.
+    payments: Vec<ExternalPayment>,
+    places: HashMap<ExternalRef, usize>,
+    other_mode: HashSet<ExternalRef>,
+    faults: HashMap<ExternalRef, Fault>,
+    /// Faults of single requests, counted from 1.
+    nth: HashMap<usize, Fault>,
+    from_nth: Option<(usize, Fault)>,
+    requests: Vec<String>,
+}
+
+impl FakeStripe {
+    /// An empty account.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a PaymentIntent, or changes the one of this id. Panics where the id is none, as a test's mistake.
+    #[expect(clippy::expect_used, reason = "a test's own mistake")]
+    pub fn put(&self, id: &str, status: &str, created: Timestamp) {
+        let id = ExternalRef::parse(id).expect("the id of a PaymentIntent");
+        let payment = ExternalPayment {
+            id: id.clone(),
+            status: ExternalStatus::from_stripe(status),
+            amount_minor: 1_000,
+            amount_received_minor: if status == "succeeded" { 1_000 } else { 0 },
+            currency: "eur".to_owned(),
+            created: created.replace_nanosecond(0).unwrap_or(created),
+            livemode: false,
+            metadata: BTreeMap::new(),
+            decline: None,
+            cancellation_reason: None,
+        };
+        let mut account = self.account();
+        account.other_mode.remove(&id);
+        match account.places.get(&id).copied() {
+            Some(place) => {
+                if let Some(known) = account.payments.get_mut(place) {
+                    *known = payment;
+                }
+            }
+            None => {
+                let place = account.payments.len();
+                account.places.insert(id, place);
+                account.payments.push(payment);
+            }
+        }
+    }
+
+    fn change(&self, id: &str, change: impl FnOnce(&mut ExternalPayment)) {
+        let mut account = self.account();
+        if let Some(payment) = account.payments.iter_mut().find(|payment| payment.id.as_str() == id) {
+            change(payment);
+        }
+    }
+
+    /// Changes a status.
+    pub fn set_status(&self, id: &str, status: &str) {
+        self.change(id, |payment| payment.status = ExternalStatus::from_stripe(status));
+    }
+
+    /// The last attempt was declined.
+    pub fn decline(&self, id: &str, code: &str, charged_at: Option<Timestamp>) {
+        self.change(id, |payment| {
+            payment.status = ExternalStatus::RequiresPaymentMethod;
+            payment.decline = Some(Decline { code: Some(code.to_owned()), charged_at });
+        });
+    }
+
+    /// Sets a key of the metadata.
+    pub fn set_metadata(&self, id: &str, key: &str, value: &str) {
+        self.change(id, |payment| drop(payment.metadata.insert(key.to_owned(), value.to_owned())));
+    }
+
+    /// Stripe has never heard of it.
+    pub fn remove(&self, id: &str) {
+        let mut account = self.account();
+        account.payments.retain(|payment| payment.id.as_str() != id);
+        account.places =
+            account.payments.iter().enumerate().map(|(place, payment)| (payment.id.clone(), place)).collect();
+    }
+
+    /// It exists in the other mode only.
+    pub fn put_in_other_mode(&self, id: &str) {
+        self.remove(id);
+        self.account().other_mode.extend(ExternalRef::parse(id));
+    }
+
+    /// This one never answers.
+    pub fn fail(&self, id: &str, fault: Fault) {
+        if let Some(id) = ExternalRef::parse(id) {
+            self.account().faults.insert(id, fault);
+        }
+    }
+
+    /// The nth request from the beginning, counted from 1, does not answer.
+    pub fn fail_nth(&self, nth: usize, fault: Fault) {
+        self.account().nth.insert(nth, fault);
+    }
+
+    /// No request answers, from the nth on.
+    pub fn fail_from_nth(&self, nth: usize, fault: Fault) {
+        self.account().from_nth = Some((nth, fault));
+    }
+
+    /// The next request does not answer.
+    pub fn fail_next(&self, fault: Fault) {
+        let nth = self.requests().len() + 1;
+        self.fail_nth(nth, fault);
+    }
+
+    /// No request answers any more; `None` ends it.
+    pub fn fail_all(&self, fault: Option<Fault>) {
+        self.account().from_nth = fault.map(|fault| (0, fault));
+    }
+
+    /// What was asked for so far: an id, or `list`.
+    pub fn requests(&self) -> Vec<String> {
+        self.account().requests.clone()
+    }
+}
+
+impl Account {
+    /// Notes a request, and the fault that it meets.
+    fn request(&mut self, id: Option<&ExternalRef>) -> Option<Fault> {
+        self.requests.push(id.map_or_else(|| "list".to_owned(), ToString::to_string));
+        let number = self.requests.len();
+        let from_nth = self.from_nth.filter(|(nth, _)| number >= *nth).map(|(_, fault)| fault);
+        let single = self.nth.get(&number).copied().or(from_nth);
+        single.or_else(|| id.and_then(|id| self.faults.get(id).copied()))
+    }
+}
+
+impl Gateway for FakeStripe {
+    async fn retrieve(&self, id: &ExternalRef) -> Result<External, GatewayError> {
+        let mut account = self.account();
+        if let Some(fault) = account.request(Some(id)) {
+            return match answer_of(fault) {
+                Some((status, headers, body)) => {
+                    decode_retrieve(id, Answer { status, headers: &headers, body: body.as_bytes() })
+                }
+                None => Err(dropped(Call::Retrieve(id.clone()))),
+            };
+        }
+        let known = account.places.get(id).and_then(|place| account.payments.get(*place));
+        Ok(known
+            .cloned()
+            .map_or_else(|| External::NotFound { other_mode: account.other_mode.contains(id) }, External::Present))
+    }
+
+    async fn list(&self, query: &ListQuery) -> Result<ListPage, GatewayError> {
+        let mut account = self.account();
+        if let Some(fault) = account.request(None) {
+            return refused(query, answer_of(fault));
+        }
+        let from = query.created_from.map(Timestamp::unix_timestamp);
+        let before = query.created_before.map(|at| at.unix_timestamp() + i64::from(at.nanosecond() > 0));
+        let mut window: Vec<(usize, &ExternalPayment)> = account
+            .payments
+            .iter()
+            .enumerate()
+            .filter(|(_, payment)| {
+                let created = payment.created.unix_timestamp();
+                from.is_none_or(|from| created >= from) && before.is_none_or(|before| created < before)
+            })
+            .collect();
+        window.sort_by_key(|(place, payment)| std::cmp::Reverse((payment.created, *place)));
+        let start = match &query.starting_after {
+            None => 0,
+            Some(after) => match window.iter().position(|(_, payment)| payment.id == *after) {
+                Some(place) => place + 1,
+                None => return refused(query, Some(no_such_cursor(after))),
+            },
+        };
+        let limit = usize::from(query.limit.clamp(1, reconciler::gateway::PAGE_MAX));
+        let payments: Vec<ExternalPayment> =
+            window.iter().skip(start).take(limit).map(|(_, payment)| (*payment).clone()).collect();
+        let has_more = window.len() > start + payments.len();
+        let next = payments.last().filter(|_| has_more).map(|payment| payment.id.clone());
+        Ok(ListPage { payments, unreadable: Vec::new(), next })
+    }
+}
+
+type HttpAnswer = (u16, HeaderMap, String);
+
+fn refused(query: &ListQuery, answer: Option<HttpAnswer>) -> Result<ListPage, GatewayError> {
+    match answer {
+        Some((status, headers, body)) => {
+            decode_list(query, Answer { status, headers: &headers, body: body.as_bytes() })
+        }
+        None => Err(dropped(Call::List { starting_after: query.starting_after.clone() })),
+    }
+}
+
+fn dropped(call: Call) -> GatewayError {
+    GatewayError::Transient {
+        cause: TransientCause::BrokenOff,
+        retry_after: None,
+        exchange: Box::new(Exchange::unanswered(call)),
+        source: None,
+    }
+}
+
+fn no_such_cursor(after: &ExternalRef) -> HttpAnswer {
+    let body = serde_json::json!({"error": {
+        "code": "resource_missing", "param": "starting_after", "type": "invalid_request_error",
+        "message": format!("No such PaymentIntent: '{after}'"),
+    }});
+    (400, HeaderMap::new(), body.to_string())
+}
+
+/// The answer that a fault is, or none where the connection ends without one.
+fn answer_of(fault: Fault) -> Option<HttpAnswer> {
+    let error = |kind: &str, code: Option<&str>, message: &str| {
+        serde_json::json!({"error": {"type": kind, "code": code, "message": message}}).to_string()
+    };
+    let mut headers = HeaderMap::new();
+    headers.insert("request-id", HeaderValue::from_static("req_fake"));
+    let (status, body) = match fault {
+        Fault::Dropped => return None,
+        Fault::ServerError => (500, error("api_error", None, "An unknown error occurred")),
+        Fault::Html => (200, "<!doctype html><title>Be right back</title>".to_owned()),
+        Fault::RateLimited => {
+            headers.insert("stripe-rate-limited-reason", HeaderValue::from_static("endpoint-rate"));
+            (429, error("invalid_request_error", Some("rate_limit"), "Request rate limit exceeded."))
+        }
+        Fault::LockTimeout => {
+            (429, error("invalid_request_error", Some("lock_timeout"), "This object cannot be accessed right now."))
+        }
+        Fault::Unauthorized => (401, error("invalid_request_error", None, "Invalid API Key provided")),
+        Fault::Forbidden => (403, error("invalid_request_error", Some("more_permissions_required"), "No permission")),
+    };
+    Some((status, headers, body))
+}
