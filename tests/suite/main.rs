@@ -13,6 +13,7 @@
 mod answers;
 mod binaries;
 mod findings;
+mod gateway_conformance;
 mod lambda;
 mod overlap;
 mod pacing;
