@@ -14,6 +14,7 @@ mod answers;
 mod binaries;
 mod cli;
 mod findings;
+mod gateway_conformance;
 mod lambda;
 mod overlap;
 mod pacing;

@@ -48,6 +48,11 @@ fn serve(script: Vec<Then>) -> (SocketAddr, JoinHandle<Vec<String>>) {
     (address, server)
 }
 
+/// What the server has seen. It may still wait for a connection to close, for which the client's runtime has to run.
+async fn ended<T: Send + 'static>(server: JoinHandle<T>) -> T {
+    tokio::task::spawn_blocking(|| server.join().unwrap()).await.unwrap()
+}
+
 fn read_head(stream: &mut TcpStream) -> String {
     let mut head = Vec::new();
     let mut byte = [0];
@@ -88,17 +93,15 @@ fn whole() -> ListQuery {
 async fn fails_with(then: Then) -> GatewayError {
     let (address, server) = serve(vec![then]);
     let error = client(address).retrieve(&id("pi_1")).await.unwrap_err();
-    assert_eq!(server.join().unwrap().len(), 1, "one attempt");
+    assert_eq!(ended(server).await.len(), 1, "one attempt");
     assert!(!format!("{error} {error:?}").contains("hush"), "{error:?}");
     error
 }
 
 fn cause(error: &GatewayError) -> TransientCause {
     assert_eq!(error.remedy(), Remedy::Retry, "{error:?}");
-    match error {
-        GatewayError::Transient { cause, .. } => *cause,
-        other => panic!("{other:?}"),
-    }
+    let GatewayError::Transient { cause, .. } = error else { panic!("{error:?}") };
+    *cause
 }
 
 #[tokio::test]
@@ -115,7 +118,7 @@ async fn one_connection_serves_a_retrieve_and_a_list() {
     let page = client.list(&whole()).await.unwrap();
     assert_eq!((page.payments, page.next), (vec![payment], Some(id("pi_1"))));
 
-    let requests = server.join().unwrap();
+    let requests = ended(server).await;
     assert!(
         requests[0].starts_with("GET /v1/payment_intents/pi_1?expand%5B%5D=latest_charge HTTP/1.1\r\n"),
         "{}",
@@ -139,7 +142,7 @@ async fn status_headers_and_body_reach_the_decoder() {
         r#"{"error":{"code":"resource_missing","param":"intent","message":"No such payment_intent: 'pi_1'"}}"#;
     let (address, server) = serve(vec![Then::Answer(answer("404 Not Found", "", missing))]);
     assert_eq!(client(address).retrieve(&id("pi_1")).await.unwrap(), External::NotFound { other_mode: false });
-    server.join().unwrap();
+    ended(server).await;
 
     let limited = "Stripe-Rate-Limited-Reason: endpoint-rate\r\nRetry-After: 3\r\nRequest-Id: req_9\r\n";
     let error = fails_with(Then::Answer(answer("429 Too Many Requests", limited, "{}"))).await;
@@ -199,7 +202,7 @@ async fn an_answer_that_does_not_come_is_transient() {
     assert_eq!(cause(&error), TransientCause::TimedOut);
     assert_eq!(error.to_string(), "no answer from Stripe (timed out): retrieve of pi_1");
     drop(client);
-    server.join().unwrap();
+    ended(server).await;
 }
 
 #[tokio::test]
@@ -217,7 +220,7 @@ async fn a_body_of_more_than_8_mib_is_not_read_to_its_end() {
     let just = format!("{INTENT}{}", filler(BODY_MAX_BYTES - INTENT.len()));
     let (address, server) = serve(vec![Then::Answer(answer("200 OK", "", &just))]);
     assert!(client(address).retrieve(&id("pi_1")).await.is_ok());
-    server.join().unwrap();
+    ended(server).await;
 
     let over = format!("{INTENT}{}", filler(BODY_MAX_BYTES - INTENT.len() + 1));
     let error = fails_with(Then::Close(answer("200 OK", "", &over))).await;
@@ -239,7 +242,7 @@ async fn an_https_address_is_spoken_to_in_tls_only() {
     });
     let error = StripeClient::new(&settings(base)).unwrap().retrieve(&id("pi_1")).await.unwrap_err();
     assert_eq!(cause(&error), TransientCause::NotConnected);
-    assert_eq!(server.join().unwrap(), 0x16, "a TLS handshake, not a request");
+    assert_eq!(ended(server).await, 0x16, "a TLS handshake, not a request");
 }
 
 #[test]

@@ -37,10 +37,9 @@ fn present(body: &Value) -> ExternalPayment {
 }
 
 fn flaw(result: Result<impl std::fmt::Debug, GatewayError>) -> Flaw {
-    match result.unwrap_err() {
-        GatewayError::Unreadable { flaw, .. } => flaw,
-        other => panic!("{other:?}"),
-    }
+    let error = result.unwrap_err();
+    let GatewayError::Unreadable { flaw, .. } = error else { panic!("{error:?}") };
+    flaw
 }
 
 fn after(cursor: Option<&str>) -> ListQuery {
@@ -354,7 +353,11 @@ fn a_refusal_says_what_to_do() {
         (503, missing("No such payment_intent"), transient(503)),
         (504, String::new(), transient(504)),
         (599, String::new(), transient(599)),
-        (400, error(Some("parameter_unknown"), Some("x"), "Received unknown parameter"), (Remedy::GiveUp, "x".into())),
+        (
+            400,
+            error(Some("parameter_unknown"), Some("x"), "Received unknown parameter"),
+            (Remedy::GiveUp, "parameter_unknown".into()),
+        ),
         (402, error(Some("card_declined"), None, "Declined"), (Remedy::GiveUp, "card_declined".into())),
         (301, html.clone(), (Remedy::GiveUp, "HTTP 301".into())),
         (302, intent().to_string(), (Remedy::GiveUp, "HTTP 302".into())),
