@@ -7,11 +7,13 @@
 use std::collections::BTreeMap;
 
 use local::fake::{FakeStripe, Fault};
+use local::sandbox::{self, FaultRule, PaymentIntentSeed, Sandbox};
+use reconciler::config::{Secret, StripeSettings};
 use reconciler::domain::Timestamp;
 use reconciler::domain::external::{Decline, External, ExternalPayment, ExternalStatus};
 use reconciler::domain::id::ExternalRef;
 use reconciler::gateway::{
-    Flaw, Gateway, GatewayError, ListPage, ListQuery, PAGE_MAX, RateLimitReason, Remedy, TransientCause,
+    Flaw, Gateway, GatewayError, ListPage, ListQuery, PAGE_MAX, RateLimitReason, Remedy, StripeClient, TransientCause,
 };
 use time::Duration;
 
@@ -368,4 +370,66 @@ impl Stage for FakeStripe {
 #[tokio::test]
 async fn the_fake_conforms() {
     conforms(&FakeStripe::new()).await;
+}
+
+/// The client over HTTP, and the sandbox behind it.
+struct OverHttp {
+    client: StripeClient,
+    sandbox: Sandbox,
+}
+
+impl Stage for OverHttp {
+    fn gateway(&self) -> &impl Gateway {
+        &self.client
+    }
+
+    async fn put(&self, seed: &Seed) {
+        let seed = PaymentIntentSeed {
+            id: Some(seed.id.to_string()),
+            status: seed.status.clone(),
+            metadata: seed.metadata.clone(),
+            decline: seed.declined.map(|code| sandbox::Decline::Card(code.to_owned())),
+            ..PaymentIntentSeed::new(seed.created)
+        };
+        self.sandbox.with(|account, _| account.insert(seed)).unwrap();
+    }
+
+    async fn put_in_other_mode(&self, id: &ExternalRef) {
+        let seed = PaymentIntentSeed { id: Some(id.to_string()), livemode: true, ..PaymentIntentSeed::new(hour(1)) };
+        self.sandbox.with(|account, _| account.insert(seed)).unwrap();
+    }
+
+    async fn set_status(&self, id: &ExternalRef, status: ExternalStatus) {
+        self.sandbox.with(|account, now| account.set_status(id.as_str(), status, now)).unwrap();
+    }
+
+    async fn remove(&self, id: &ExternalRef) {
+        self.sandbox.with(|account, _| account.delete(id.as_str())).unwrap();
+    }
+
+    async fn next_answer(&self, answer: NextAnswer) {
+        let fault = match answer {
+            NextAnswer::RateLimited => sandbox::Fault::RateLimited(sandbox::LimitReason::EndpointRate),
+            NextAnswer::LockTimeout => sandbox::Fault::LockTimeout,
+            NextAnswer::ServerError => sandbox::Fault::InternalError,
+            NextAnswer::Html => sandbox::Fault::OkHtml,
+            NextAnswer::Dropped => sandbox::Fault::Dropped,
+            NextAnswer::Unauthorized => sandbox::Fault::InvalidKey,
+            NextAnswer::Forbidden => sandbox::Fault::Forbidden,
+        };
+        self.sandbox.with(|account, _| account.add_fault(FaultRule::once(fault)));
+    }
+}
+
+#[tokio::test]
+async fn the_client_over_http_conforms() {
+    let sandbox = Sandbox::start(sandbox::Options::default()).await.unwrap();
+    let client = StripeClient::new(&StripeSettings {
+        api_key: Secret::new("rk_test_conformance"),
+        api_base: sandbox.base_url.clone(),
+        account: None,
+        connect_timeout: std::time::Duration::from_secs(5),
+        request_timeout: std::time::Duration::from_secs(30),
+    });
+    conforms(&OverHttp { client: client.unwrap(), sandbox }).await;
 }
