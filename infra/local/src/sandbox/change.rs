@@ -4,7 +4,7 @@ use reconciler::domain::Timestamp;
 use reconciler::domain::external::ExternalStatus;
 
 use super::account::{Account, Space};
-use super::attempt::Decline;
+use super::attempt::{Charge, ChargeStatus, Decline};
 use super::fault::{FaultId, FaultRule};
 use super::intent::PaymentIntent;
 use super::key::Grant;
@@ -26,6 +26,12 @@ pub enum ChangeError {
     #[error("the sandbox already has a PaymentIntent {id}")]
     IdTaken {
         /// What was to be inserted.
+        id: String,
+    },
+    /// There is nothing to refund or to dispute.
+    #[error("PaymentIntent {id} has no charge that took money")]
+    NotCharged {
+        /// What was asked for.
         id: String,
     },
 }
@@ -62,6 +68,30 @@ impl Account {
     /// decline has one.
     pub fn decline(&mut self, id: &str, decline: Decline, now: Timestamp) -> Result<(), ChangeError> {
         self.change(id, |intent| intent.decline(decline, now))
+    }
+
+    /// Refunds so much (minor unit) of what was taken, on top of earlier refunds. Stripe changes only the charge.
+    pub fn refund(&mut self, id: &str, amount: i64) -> Result<(), ChangeError> {
+        self.change_charge(id, |charge| charge.amount_refunded += amount)
+    }
+
+    /// The customer complains to the bank. Stripe changes only the charge.
+    pub fn dispute(&mut self, id: &str) -> Result<(), ChangeError> {
+        self.change_charge(id, |charge| charge.disputed = true)
+    }
+
+    fn change_charge(&mut self, id: &str, change: impl FnOnce(&mut Charge)) -> Result<(), ChangeError> {
+        let mut changed = false;
+        self.change(id, |intent| {
+            if let Some(charge) = intent.latest_charge.as_mut()
+                && charge.status == ChargeStatus::Succeeded
+                && charge.captured
+            {
+                change(charge);
+                changed = true;
+            }
+        })?;
+        if changed { Ok(()) } else { Err(ChangeError::NotCharged { id: id.to_owned() }) }
     }
 
     /// Changes anything about it; nothing else follows from it.

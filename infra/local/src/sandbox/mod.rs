@@ -1,7 +1,7 @@
 //! A stateful Stripe, as far as PaymentIntents go.
 //!
 //! Two layers. [`Account`] is the pure core: a request and the time go in, a [`Reply`] comes out, and the same calls
-//! give the same replies. `Sandbox` puts it behind HTTP on the loopback interface.
+//! give the same replies. [`Sandbox`] puts it behind HTTP on the loopback interface.
 //!
 //! It is a witness against the reconciler, so it shares none of its decoder: the JSON and the errors are written
 //! here, from Stripe's documentation, its SDKs and what people quoted in public threads. From the domain it takes
@@ -13,6 +13,7 @@
 mod account;
 mod attempt;
 mod change;
+mod control;
 mod course;
 mod endpoint;
 mod error;
@@ -26,6 +27,7 @@ mod params;
 mod read;
 mod render;
 mod seed;
+mod server;
 mod wire;
 mod write;
 
@@ -39,4 +41,8 @@ pub use key::{Grant, Permission};
 pub use limit::{LimitReason, Limits};
 pub use log::{Counters, Given, LOG_CAPACITY, LogEntry};
 pub use seed::PaymentIntentSeed;
+pub use server::{Clock, Options, Sandbox, SandboxError};
 pub use wire::{Hold, Reply, Request, Response};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,300 @@
+//! The account behind HTTP/1.1 on the loopback interface.
+//!
+//! Every connection is a task of one set, which the accepting task owns: when the [`Sandbox`] is dropped, that task
+//! is aborted, and with it go all connections, held requests among them. A fault that drops a connection makes
+//! the service fail, upon which hyper closes the socket without having written anything.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use reconciler::domain::Timestamp;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use super::account::Account;
+use super::control;
+use super::log::Counters;
+use super::wire::{Hold, Reply, Request, Response};
+
+/// Where the sandbox gets its time. Stripe's clock is not ours, so it is not the reconciler's clock either.
+pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// How a sandbox is started.
+#[derive(Clone)]
+pub struct Options {
+    /// 0 takes any free port.
+    pub port: u16,
+    /// How long each answer is on its way.
+    pub latency: Duration,
+    /// What is there at the start.
+    pub account: Account,
+    /// For `created`, for the limits and for the log.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { port: 0, latency: Duration::ZERO, account: Account::new(), clock: Arc::new(system_time) }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the sandbox stands for a machine elsewhere, with a clock of its own")]
+fn system_time() -> Timestamp {
+    Timestamp::now_utc()
+}
+
+/// The sandbox could not be started, or stopped by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// The port is taken, say.
+    #[error("cannot listen on 127.0.0.1:{port}")]
+    Listen {
+        /// As asked for.
+        port: u16,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// It takes no more connections.
+    #[error("cannot accept a connection on {base_url}")]
+    Accept {
+        /// Where it listened.
+        base_url: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// A running sandbox. Dropping it closes the port and every connection.
+pub struct Sandbox {
+    /// `http://127.0.0.1:PORT`, without a slash at the end.
+    pub base_url: String,
+    shared: Arc<Shared>,
+    accepting: JoinHandle<io::Error>,
+}
+
+/// What the connections and the handle have in common.
+pub(super) struct Shared {
+    account: Mutex<Account>,
+    latency: Mutex<Duration>,
+    counters: watch::Sender<Counters>,
+    clock: Clock,
+}
+
+impl Sandbox {
+    /// Listens on 127.0.0.1. Must be called within a tokio runtime.
+    pub async fn start(options: Options) -> Result<Self, SandboxError> {
+        let Options { port, latency, account, clock } = options;
+        let failed = |source| SandboxError::Listen { port, source };
+        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)?;
+        let address = listener.local_addr().map_err(failed)?;
+        let counters = watch::Sender::new(account.counters().clone());
+        let shared = Arc::new(Shared { account: Mutex::new(account), latency: Mutex::new(latency), counters, clock });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { base_url: format!("http://{address}"), shared, accepting })
+    }
+
+    /// Reads or changes the account, with the sandbox's time. Requests wait meanwhile.
+    pub fn with<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
+        self.shared.with(act)
+    }
+
+    /// How long each answer is on its way from now on.
+    pub fn set_latency(&self, latency: Duration) {
+        *unpoisoned(&self.shared.latency) = latency;
+    }
+
+    /// Comes back as soon as the counters are so; gives them.
+    pub async fn until(&self, condition: impl FnMut(&Counters) -> bool) -> Counters {
+        self.shared.until(condition).await
+    }
+
+    /// Comes back as soon as so many requests have arrived since the log was cleared.
+    pub async fn arrived(&self, requests: u64) -> Counters {
+        self.until(|counters| counters.arrived >= requests).await
+    }
+
+    /// Comes back as soon as so many requests are being held.
+    pub async fn held(&self, requests: u64) -> Counters {
+        self.until(|counters| counters.held >= requests).await
+    }
+
+    /// Runs until it fails, and says why; for a sandbox in a process of its own.
+    pub async fn run(mut self) -> SandboxError {
+        let source = (&mut self.accepting).await.unwrap_or_else(io::Error::other);
+        SandboxError::Accept { base_url: self.base_url.clone(), source }
+    }
+
+    /// Closes the port and every connection, and comes back when that is done.
+    pub async fn stop(mut self) {
+        self.accepting.abort();
+        match (&mut self.accepting).await {
+            // It had ended by itself, or it has now: either way nothing listens any more.
+            Ok(_) | Err(_) => {}
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+impl Shared {
+    /// Changes the account and tells those who wait for the counters.
+    pub(super) fn with<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
+        let mut account = unpoisoned(&self.account);
+        let result = act(&mut account, (self.clock)());
+        // Under the lock, so that nobody sees older counters after newer ones.
+        self.counters.send_replace(account.counters().clone());
+        result
+    }
+
+    pub(super) async fn until(&self, condition: impl FnMut(&Counters) -> bool) -> Counters {
+        let mut counters = self.counters.subscribe();
+        let reached = counters.wait_for(condition).await.map(|counters| counters.clone());
+        // The sender lives as long as `self`.
+        reached.unwrap_or_default()
+    }
+
+    pub(super) fn set_latency(&self, latency: Duration) {
+        *unpoisoned(&self.latency) = latency;
+    }
+
+    /// The answer as it is at arrival, sent when the latency is over; `None` where the connection is to be dropped.
+    async fn reply(&self, request: &Request) -> Option<Response> {
+        let response = match self.with(|account, now| account.handle(request, now)) {
+            Reply::Answer(response) => response,
+            Reply::Dropped => return None,
+            Reply::Hold(hold) => self.released(hold, request).await,
+        };
+        let latency = *unpoisoned(&self.latency);
+        if !latency.is_zero() {
+            delay(latency).await;
+        }
+        Some(response)
+    }
+
+    async fn released(&self, hold: Hold, request: &Request) -> Response {
+        let _held = Held { shared: self, hold };
+        let mut changes = self.counters.subscribe();
+        loop {
+            // Marked as seen before looking, so that a release in between wakes us.
+            changes.borrow_and_update();
+            if let Some(response) = self.with_silently(|account, now| account.resume(hold, request, now)) {
+                self.with(|_, _| ());
+                return response;
+            }
+            if changes.changed().await.is_err() {
+                // The sender lives as long as `self`.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    /// As [`with`](Self::with), for a look that may change nothing: it must not wake those that look again.
+    fn with_silently<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
+        act(&mut unpoisoned(&self.account), (self.clock)())
+    }
+}
+
+/// Ends a hold when the client goes away; after an answer there is nothing left to end.
+struct Held<'a> {
+    shared: &'a Shared,
+    hold: Hold,
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.shared.with(|account, _| account.abandon(self.hold));
+    }
+}
+
+/// A panic in one connection must not take the others down; the state is whole between calls.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the sandbox imitates a network, which takes real time")]
+async fn delay(latency: Duration) {
+    tokio::time::sleep(latency).await;
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Error {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => {
+                    connections.spawn(serve(stream, Arc::clone(&shared)));
+                }
+                // The client gave up before we looked; the next one is no worse for it.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => return error,
+            },
+            Some(_ended) = connections.join_next() => {}
+        }
+    }
+}
+
+/// The service failed on purpose, to have the connection closed.
+#[derive(Debug, thiserror::Error)]
+enum HangUp {
+    #[error("a fault drops this connection")]
+    Fault,
+    #[error("the request's body does not come in")]
+    Body(#[source] Box<dyn std::error::Error + Send + Sync>),
+    #[error("the answer cannot be written as HTTP")]
+    Answer(#[source] hyper::http::Error),
+}
+
+async fn serve(stream: TcpStream, shared: Arc<Shared>) {
+    let service = service_fn(|request| exchange(request, &shared));
+    // A connection ends in an error whenever a fault drops it or the client leaves, which is what tests are for;
+    // the client has its own error, and there is nobody else to tell.
+    match http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
+        Ok(()) | Err(_) => {}
+    }
+}
+
+const BODY_MAX: usize = 64 * 1024 * 1024;
+
+async fn exchange(request: hyper::Request<Incoming>, shared: &Shared) -> Result<hyper::Response<Full<Bytes>>, HangUp> {
+    let (head, body) = request.into_parts();
+    let body = Limited::new(body, BODY_MAX).collect().await.map_err(HangUp::Body)?.to_bytes();
+    let (method, path) = (head.method.as_str(), head.uri.path());
+    if let Some(route) = path.strip_prefix("/_control/") {
+        return encode(control::answer(shared, method, route, &body).await);
+    }
+    let pairs = |bytes: &[u8]| url::form_urlencoded::parse(bytes).into_owned().collect();
+    let headers = head
+        .headers
+        .iter()
+        .map(|(name, value)| (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned()));
+    let request = Request {
+        method: method.to_owned(),
+        path: path.to_owned(),
+        query: pairs(head.uri.query().unwrap_or_default().as_bytes()),
+        headers: headers.collect(),
+        form: pairs(&body),
+    };
+    encode(shared.reply(&request).await.ok_or(HangUp::Fault)?)
+}
+
+fn encode(response: Response) -> Result<hyper::Response<Full<Bytes>>, HangUp> {
+    let mut http = hyper::Response::builder().status(response.status);
+    for (name, value) in response.headers {
+        http = http.header(name, value);
+    }
+    http.body(Full::new(Bytes::from(response.body))).map_err(HangUp::Answer)
+}
