@@ -83,6 +83,9 @@ fn each_key_sees_only_its_own_mode_in_a_list() {
         let page = ok(&mut account, &Request::get(LIST, key));
         assert_eq!((page["data"].as_array().unwrap().len(), &page["data"][0]["id"]), (1, &json!(id)));
     }
+    account.set_livemode("pi_test", true).unwrap();
+    assert_eq!(ok(&mut account, &Request::get("/v1/payment_intents/pi_test", LIVE_KEY))["livemode"], true);
+    assert_eq!(ok(&mut account, &get(LIST))["data"], json!([]));
 }
 
 #[test]
@@ -120,6 +123,12 @@ fn parameters_are_checked_as_stripe_checks_them() {
             "parameter_unknown",
             "created[ge]",
             "Received unknown parameter: created[ge]",
+        ),
+        (
+            get(LIST).query("expand[x]", "data"),
+            "parameter_unknown",
+            "expand[x]",
+            "Received unknown parameter: expand[x]",
         ),
         (get(LIST).query("b", "1").query("a", "2"), "parameter_unknown", "b", "Received unknown parameters: b, a"),
         (get(retrieve).query("limit", "1"), "parameter_unknown", "limit", "Received unknown parameter: limit"),

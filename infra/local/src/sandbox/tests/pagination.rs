@@ -200,6 +200,23 @@ fn ten_are_given_where_no_limit_is_asked_for_and_an_empty_account_has_an_empty_p
 }
 
 #[test]
+fn a_page_that_is_just_full_has_no_more() {
+    let mut account = Account::new();
+    let oldest = account.insert(PaymentIntentSeed::new(at(100))).unwrap();
+    for _ in 0..5 {
+        account.insert(PaymentIntentSeed::new(at(100))).unwrap();
+    }
+    let newest = account.insert(PaymentIntentSeed::new(at(100))).unwrap();
+    for (after, before, rest) in [(None, None, 7), (Some(newest), None, 6), (None, Some(oldest), 6)] {
+        for (limit, has_more) in [(rest - 1, true), (rest, false), (rest + 1, false)] {
+            let ask = Ask { bounds: vec![], customer: None, after: after.clone(), before: before.clone(), limit };
+            let page = ok(&mut account, &ask.request());
+            assert_eq!((ids(&page).len(), &page["has_more"]), (limit.min(rest), &has_more.into()), "{ask:?}");
+        }
+    }
+}
+
+#[test]
 fn the_charge_comes_as_an_id_or_as_an_object() {
     let mut account = Account::new();
     let seed = PaymentIntentSeed { status: ExternalStatus::Succeeded, ..PaymentIntentSeed::new(at(100)) };
