@@ -237,13 +237,13 @@ fn check_version(request: &Request) -> Result<(), ApiError> {
     if well_formed { Ok(()) } else { Err(ApiError::invalid(400, format!("Invalid Stripe API version: {version}"))) }
 }
 
-/// Letters and digits that look random, different for every number.
+/// Letters and digits that look random, different for every number: 62^11 is more than 2^64.
 fn made_up(number: u64) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     // An odd factor makes this a bijection on u64, so no two numbers meet.
     let mut rest = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    let mut text = String::with_capacity(14);
-    for _ in 0..14 {
+    let mut text = String::from("Sbx");
+    for _ in 0..11 {
         let digit = usize::try_from(rest % 62).unwrap_or_default();
         text.push(ALPHABET.get(digit).copied().map_or('0', char::from));
         rest /= 62;

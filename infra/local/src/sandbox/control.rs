@@ -2,8 +2,8 @@
 //!
 //! | request | does | gives |
 //! | --- | --- | --- |
-//! | `GET counters` | | [`Counters`] |
-//! | `POST wait` `{"arrived": n, "held": n}` | answers as soon as both are reached | [`Counters`] |
+//! | `GET counters` | | the counters |
+//! | `POST wait` `{"arrived": n, "held": n}` | answers as soon as both are reached | the counters |
 //! | `GET log`, `DELETE log` | reads or clears the log and the counters | the entries |
 //! | `PUT latency` `{"milliseconds": n}` | | |
 //! | `PUT limits` | sets [`Limits`] | |

@@ -43,3 +43,6 @@ pub use log::{Counters, Given, LOG_CAPACITY, LogEntry};
 pub use seed::PaymentIntentSeed;
 pub use server::{Clock, Options, Sandbox, SandboxError};
 pub use wire::{Hold, Reply, Request, Response};
+
+#[cfg(test)]
+mod tests;
