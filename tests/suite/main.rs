@@ -19,6 +19,7 @@ mod lambda;
 mod overlap;
 mod pacing;
 mod privileges;
+mod readme;
 mod schedule;
 mod transition;
 mod walk;

@@ -242,7 +242,7 @@ async fn a_slow_scan_that_read_stripe_earlier_undoes_nothing() {
 async fn two_scans_over_the_same_rows_in_opposite_order_do_not_deadlock() {
     let world = World::new().await;
     world.rows(400, "pending").await;
-    let sessions = [World::scan_session(&world.database).await, World::scan_session(&world.database).await];
+    let sessions = [connect_impatient(&world).await, connect_impatient(&world).await];
     let mut batch = load_batch(&world.scan, "there", world.keyset, None, 400).await.unwrap().payments;
     let there = batch.clone();
     batch.reverse();

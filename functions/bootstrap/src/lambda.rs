@@ -1,6 +1,7 @@
 //! A function under the Lambda Runtime API: one tick an invocation, its report as the answer, its error as a diagnostic whose
 //! type is a name that does not change and whose message is the whole chain of causes.
 
+pub use lambda_runtime::Error;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
 use reconciler::domain::Timestamp;
 use reconciler::gateway::StripeClient;
@@ -40,7 +41,7 @@ impl From<Failed> for Diagnostic {
 /// Serves invocations of a scanning function until Lambda ends the process.
 ///
 /// Settings that cannot be used do not end it: they are the answer to every invocation, where somebody sees them.
-pub async fn serve_scan<F>(run: F) -> Result<(), lambda_runtime::Error>
+pub async fn serve_scan<F>(run: F) -> Result<(), Error>
 where
     F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
 {
@@ -64,7 +65,7 @@ where
 
 /// Serves invocations with `handle`, which is given the payload and the time at which to stop issuing calls. Any JSON is a
 /// valid payload.
-pub async fn serve<F, R>(handle: F) -> Result<(), lambda_runtime::Error>
+pub async fn serve<F, R>(handle: F) -> Result<(), Error>
 where
     F: AsyncFn(Value, Timestamp) -> Result<R, Failed>,
     R: Serialize,

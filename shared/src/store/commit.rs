@@ -148,7 +148,10 @@ pub async fn commit_batch(
     let rows = loop {
         match db.query_typed(include_str!("sql/batch_commit.sql"), &parameters).await {
             Ok(rows) => break rows,
-            Err(error) if is_deadlock(&error) && deadlocks < DEADLOCK_RETRIES => deadlocks += 1,
+            Err(error) if is_deadlock(&error) && deadlocks < DEADLOCK_RETRIES => {
+                deadlocks += 1;
+                tracing::warn!(job, revision, deadlocks, "a deadlock ended the commit, which is sent again");
+            }
             Err(error) => return Err(failed(error)),
         }
     };
