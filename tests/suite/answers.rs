@@ -169,6 +169,30 @@ async fn rows_that_never_answer_do_not_stop_the_walk_and_stay_visible() {
 }
 
 #[tokio::test]
+async fn an_outage_is_no_reason_to_pass_over_however_often_it_stops_the_walk() {
+    let world = World::new().await;
+    world.pairs(30, "paid", "succeeded").await;
+    world.stripe.fail_from_nth(8, Fault::ServerError);
+    for _ in 0..6 {
+        assert_eq!(world.ticked().await.outcome, Outcome::Stopped);
+    }
+    assert_eq!(world.texts("select position_id::text, starts::text from reconciliation.cursor").await, ["7 5"]);
+    // it ends, but for some rows; and begins again while these are being passed over
+    world.stripe.fail_all(None);
+    for number in 8..=19 {
+        world.stripe.fail(&format!("pi_{number}"), Fault::ServerError);
+    }
+    let last_call_of_pi_17 = world.stripe.requests().len() + 10 * 3;
+    world.stripe.fail_from_nth(last_call_of_pi_17 + 2, Fault::Dropped);
+    let report = world.ticked().await;
+    assert_eq!((report.outcome, report.unverifiable), (Outcome::Stopped, 20), "ten passed over, ten held up");
+    assert_eq!(world.texts("select position_id::text from reconciliation.cursor").await, ["17"]);
+    world.stripe.fail_all(None);
+    world.cycle().await;
+    assert_eq!(world.never_verified().await, 12);
+}
+
+#[tokio::test]
 async fn a_single_row_that_never_answers_is_passed_at_once() {
     let world = World::new().await;
     world.pairs(20, "paid", "succeeded").await;

@@ -12,7 +12,7 @@ use reconciler::domain::payment::Payment;
 use reconciler::domain::verdict::Verdict;
 use reconciler::gateway::Gateway;
 use reconciler::scan::examine::{Examined, examine, key_opens_known_payments};
-use reconciler::scan::observe::{Stop, stripe_is_there};
+use reconciler::scan::observe::Stop;
 use reconciler::scan::steps::Step;
 use reconciler::scan::{Deps, RunError, report_written};
 use reconciler::store::batch::{Batch, load_batch};
@@ -81,10 +81,7 @@ async fn tick<G: Gateway>(deps: &Deps<'_, G>, now: Timestamp, report: &mut Repor
     let nothing_left = payments.is_empty();
     let positions: Vec<Position> = payments.iter().map(position_of).collect();
 
-    let pass_over = starts >= STARTS_BEFORE_PASSING_OVER && !nothing_left && {
-        report.requests += 1;
-        stripe_is_there(&deps.observing(false)).await?
-    };
+    let pass_over = starts >= STARTS_BEFORE_PASSING_OVER;
     let examined = examine(&deps.observing(pass_over), &deps.settings.policy, now, payments).await?;
     report.requests += examined.requests;
     report.throttled += examined.throttled;
@@ -152,7 +149,7 @@ async fn reason_to_withhold<G: Gateway>(
 ) -> Result<Option<String>, RunError> {
     let missing = examined.missing;
     if missing.looks_like_a_wrong_key() {
-        let (opens, requests) = key_opens_known_payments(&deps.observing(true), deps.db).await?;
+        let (opens, requests) = key_opens_known_payments(&deps.observing(false), deps.db).await?;
         report.requests += requests;
         if !opens {
             return Ok(Some(format!(

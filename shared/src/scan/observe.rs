@@ -4,6 +4,9 @@
 //! that was shows in what comes after it: if a later call is answered, it was the row's own, and the walk goes on without
 //! it; if none is, it may be the beginning of an outage, and the walk does not pass the row (promise 10: an outage costs no
 //! row its turn). Ten unanswered calls in a row, in order of completion, are the breaker: the batch stops there.
+//!
+//! A walk that has been held up at one place before may **pass over** such rows, if and only if a plain list call works at
+//! that moment: then Stripe is there, and it is these rows that do not answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -43,7 +46,7 @@ pub struct Observing<'a, G> {
     pub concurrency: usize,
     /// No call is issued after this.
     pub deadline: Option<Timestamp>,
-    /// Pass over what does not answer, instead of stopping at it: it has held up the walk before, and Stripe is there.
+    /// The walk has been held up at this place before: pass over what does not answer, as long as Stripe is there.
     pub pass_over: bool,
 }
 
@@ -93,10 +96,10 @@ pub struct Observed {
 #[derive(Debug, thiserror::Error)]
 pub enum ObserveError {
     /// The key is wrong, has expired, or lacks a permission.
-    #[error("Stripe refused the key while payment intent {id} was read")]
+    #[error("Stripe refused the key when it was asked for {asked}")]
     Refused {
-        /// What was asked for.
-        id: String,
+        /// What it was asked for.
+        asked: String,
         /// What Stripe said.
         #[source]
         source: GatewayError,
@@ -147,17 +150,11 @@ pub async fn observe<G: Gateway>(
         let Some((index, ended)) = next else { break };
         let answer = match ended? {
             Call::Answered(slot, external) => {
-                for passed in unanswered.drain(..) {
-                    set(&mut answers, passed, Answer::PassedOver);
-                }
+                pass_over(&mut unanswered, &mut answers);
                 Answer::Confirmed { observed_at: slot.at, external }
             }
-            Call::Unanswered if observing.pass_over => Answer::PassedOver,
             Call::Unanswered => {
                 unanswered.push(index);
-                if unanswered.len() >= BREAKER {
-                    stop = Some(Stop::Outage);
-                }
                 Answer::HeldUp
             }
             Call::RateLimited => {
@@ -170,9 +167,12 @@ pub async fn observe<G: Gateway>(
             }
         };
         set(&mut answers, index, answer);
+        if unanswered.len() >= BREAKER && stop.is_none() {
+            stop = hold_up_or_pass_over(observing, &sent, &mut unanswered, &mut answers).await?;
+        }
     }
     if !unanswered.is_empty() && stop.is_none() {
-        stop = Some(Stop::Outage);
+        stop = hold_up_or_pass_over(observing, &sent, &mut unanswered, &mut answers).await?;
     }
     Ok(Observed {
         answers,
@@ -180,6 +180,26 @@ pub async fn observe<G: Gateway>(
         requests: sent.requests.load(Ordering::Relaxed),
         throttled: sent.throttled.load(Ordering::Relaxed),
     })
+}
+
+/// Calls in a row were unanswered, and nothing says whose fault that is.
+async fn hold_up_or_pass_over<G: Gateway>(
+    observing: &Observing<'_, G>,
+    sent: &Sent,
+    unanswered: &mut Vec<usize>,
+    answers: &mut [Answer],
+) -> Result<Option<Stop>, ObserveError> {
+    if observing.pass_over && stripe_is_there(observing, sent).await? {
+        pass_over(unanswered, answers);
+        return Ok(None);
+    }
+    Ok(Some(Stop::Outage))
+}
+
+fn pass_over(unanswered: &mut Vec<usize>, answers: &mut [Answer]) {
+    for index in unanswered.drain(..) {
+        set(answers, index, Answer::PassedOver);
+    }
 }
 
 fn set(answers: &mut [Answer], index: usize, answer: Answer) {
@@ -197,7 +217,6 @@ async fn deadline_reached<G>(observing: &Observing<'_, G>) {
 
 /// One payment's call, with its retries.
 async fn call<G: Gateway>(observing: &Observing<'_, G>, id: &ExternalRef, sent: &Sent) -> Result<Call, ObserveError> {
-    let attempts = if observing.pass_over { 1 } else { ATTEMPTS };
     let mut attempt = 1;
     loop {
         let Some(slot) = take_slot(observing).await? else { return Ok(Call::Late) };
@@ -207,14 +226,14 @@ async fn call<G: Gateway>(observing: &Observing<'_, G>, id: &ExternalRef, sent: 
             Err(error) => error,
         };
         match error.remedy() {
-            Remedy::EndTick => return Err(ObserveError::Refused { id: id.to_string(), source: error }),
+            Remedy::EndTick => return Err(ObserveError::Refused { asked: id.to_string(), source: error }),
             Remedy::StopBatch { retry_after } => {
                 sent.throttled.fetch_add(1, Ordering::Relaxed);
                 tracing::warn!(%id, %error, "Stripe asked to slow down");
                 observing.budget.throttle(observing.db, slot, retry_after).await?;
                 return Ok(Call::RateLimited);
             }
-            Remedy::Retry if attempt < attempts => {
+            Remedy::Retry if attempt < ATTEMPTS => {
                 tracing::debug!(%id, %error, attempt, "asking again");
                 observing.clock.sleep(backoff(attempt)).await;
                 attempt += 1;
@@ -243,14 +262,15 @@ fn backoff(attempt: u32) -> Duration {
     BACKOFF * 2_u32.saturating_pow(attempt - 1) * fastrand::u32(500..1500) / 1000
 }
 
-/// Whether Stripe answers a plain list at all: asked for when a walk has started at the same place for the third time.
-pub async fn stripe_is_there<G: Gateway>(observing: &Observing<'_, G>) -> Result<bool, ObserveError> {
+/// Whether Stripe answers a plain list at all.
+async fn stripe_is_there<G: Gateway>(observing: &Observing<'_, G>, sent: &Sent) -> Result<bool, ObserveError> {
     let Some(_slot) = take_slot(observing).await? else { return Ok(false) };
+    sent.requests.fetch_add(1, Ordering::Relaxed);
     let query = ListQuery { created_from: None, created_before: None, limit: 1, starting_after: None };
     match observing.gateway.list(&query).await {
         Ok(_) => Ok(true),
         Err(error) => match error.remedy() {
-            Remedy::EndTick => Err(ObserveError::Refused { id: "(a plain list)".to_owned(), source: error }),
+            Remedy::EndTick => Err(ObserveError::Refused { asked: "a list".to_owned(), source: error }),
             Remedy::Retry | Remedy::GiveUp | Remedy::StopBatch { .. } => Ok(false),
         },
     }
