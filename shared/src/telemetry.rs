@@ -66,6 +66,8 @@ pub struct Report {
     pub findings_opened: u64,
     /// Findings that are over.
     pub findings_closed: u64,
+    /// Findings whose repairs did not help, and which turned to a person.
+    pub findings_escalated: u64,
     /// `findings_opened` by kind.
     pub opened_by_kind: BTreeMap<String, u64>,
     /// `findings_closed` by kind.
@@ -95,6 +97,7 @@ impl Report {
             unverifiable: 0,
             findings_opened: 0,
             findings_closed: 0,
+            findings_escalated: 0,
             opened_by_kind: BTreeMap::new(),
             closed_by_kind: BTreeMap::new(),
             commands_queued: 0,

@@ -115,6 +115,53 @@ async fn no_scan_undoes_an_escalation() {
 }
 
 #[tokio::test]
+async fn a_repair_that_does_not_help_is_asked_for_again_and_then_a_person() {
+    let world = World::new().await;
+    world.pair("pi_1", "pending", "succeeded").await;
+    world.cycle().await;
+    let open = "delivered_at is null and dead_at is null";
+    for round in 1..=3 {
+        // while it waits, and for an hour after it was delivered, it is not asked for again
+        world.pass(120);
+        assert_eq!(world.cycle().await[0].commands_queued, 0, "round {round}: waiting");
+        let at = world.now().unix_timestamp();
+        let how = if round == 2 { "dead_at" } else { "delivered_at" };
+        let end = format!("update reconciliation.outbox set {how} = to_timestamp({at}) where {open}");
+        world.owner.batch_execute(&end).await.unwrap();
+        if round != 2 {
+            world.pass(59);
+            assert_eq!(world.cycle().await[0].commands_queued, 0, "round {round}: it may still take effect");
+            world.pass(2);
+        }
+        let report = world.cycle().await.remove(0);
+        assert_eq!(
+            (report.commands_queued, report.findings_opened, report.findings_escalated),
+            (1, 0, 0),
+            "round {round}"
+        );
+    }
+    assert_eq!(world.findings().await, ["missed_success repairable open"]);
+    let at = world.now().unix_timestamp();
+    world
+        .owner
+        .batch_execute(&format!("update reconciliation.outbox set dead_at = to_timestamp({at}) where {open}"))
+        .await
+        .unwrap();
+    let report = world.cycle().await.remove(0);
+    assert_eq!((report.commands_queued, report.findings_opened, report.findings_escalated), (0, 0, 1));
+    for _ in 0..2 {
+        world.pass(120);
+        let report = world.cycle().await.remove(0);
+        assert_eq!((report.commands_queued, report.findings_escalated), (0, 0), "once");
+    }
+    assert_eq!(world.findings().await, ["missed_success needs_review open"], "its kind stays");
+    assert_eq!(world.outbox().await, ["command ApplyPaymentSucceeded"; 4]);
+    world.update("status = 'paid'", "true").await;
+    world.cycle().await;
+    assert_eq!(world.findings().await, ["missed_success needs_review in_sync_again"]);
+}
+
+#[tokio::test]
 async fn compensation_is_asked_for_once_for_a_payment_and_reference() {
     let world = World::new().await;
     world.pairs(3, "expired", "requires_action").await;

@@ -296,32 +296,36 @@ async fn a_tick_that_dies_at_any_step_is_repeated_and_nothing_is_doubled() {
     }
 }
 
-/// Comes back when a session of this database waits for a lock.
-async fn until_waiting(world: &World, count: i64) {
+async fn process_id(session: &Client) -> i32 {
+    session.query_one("select pg_backend_pid()", &[]).await.unwrap().get(0)
+}
+
+/// Comes back when `waiter` waits for a lock that `holder` has.
+async fn until_blocked(world: &World, waiter: i32, holder: i32) {
     for _ in 0..100_000 {
-        let waiting =
-            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
-        if world.number(waiting).await >= count {
+        let blocked =
+            world.owner.query_one("select $2 = any (pg_blocking_pids($1))", &[&waiter, &holder]).await.unwrap();
+        if blocked.get(0) {
             return;
         }
     }
-    panic!("nobody waits for a lock");
+    panic!("{waiter} does not wait for {holder}");
 }
 
 #[tokio::test]
 async fn a_session_that_is_cut_off_in_its_commit_has_written_nothing() {
     let world = World::new().await;
     world.pairs(4, "pending", "succeeded").await;
+    let ticking = process_id(&world.scan).await;
     let mut tick = Actor::new(async |steps| world.tick_in(&world.scan, &steps, None).await);
     tick.go_on_to(Step::Decided).await;
     let before = world.written().await;
     let blocker = World::scan_session(&world.database).await;
+    let blocking = process_id(&blocker).await;
     blocker.batch_execute("begin; select from reconciliation.cursor for update").await.unwrap();
     let (ended, ()) = tokio::join!(tick.finish(), async {
-        until_waiting(&world, 1).await;
-        let cut = "select pg_terminate_backend(pid) from pg_stat_activity
-                   where datname = current_database() and wait_event_type = 'Lock'";
-        world.rows_of(cut).await;
+        until_blocked(&world, ticking, blocking).await;
+        world.owner.query_one("select pg_terminate_backend($1)", &[&ticking]).await.unwrap();
     });
     assert_eq!(ended.unwrap_err().error_type(), "DatabaseFailed");
     blocker.batch_execute("rollback").await.unwrap();
@@ -335,6 +339,7 @@ async fn a_commit_that_postgres_ends_to_break_a_deadlock_is_sent_again() {
     world.cycle().await;
     let victim = connect_impatient(&world).await;
     let (gate, rival) = (World::scan_session(&world.database).await, World::scan_session(&world.database).await);
+    let (ticking, gating, rivalling) = (process_id(&victim).await, process_id(&gate).await, process_id(&rival).await);
     let lock = |reference: &str| {
         format!(
             "select from reconciliation.observation where payment_id =
@@ -348,11 +353,11 @@ async fn a_commit_that_postgres_ends_to_break_a_deadlock_is_sent_again() {
     let (report, (), ()) = tokio::join!(
         world.tick_in(&victim, &reconciler::scan::steps::Steps::Unwatched, None),
         async {
-            until_waiting(&world, 1).await;
+            until_blocked(&world, ticking, gating).await;
             rival.batch_execute(&format!("{}; commit", lock("pi_1"))).await.unwrap();
         },
         async {
-            until_waiting(&world, 2).await;
+            until_blocked(&world, rivalling, ticking).await;
             gate.batch_execute("commit").await.unwrap();
         },
     );

@@ -38,6 +38,7 @@ pub fn log_report(report: &Report) {
         unverifiable = report.unverifiable,
         findings_opened = report.findings_opened,
         findings_closed = report.findings_closed,
+        findings_escalated = report.findings_escalated,
         commands_queued = report.commands_queued,
         requests = report.requests,
         throttled = report.throttled,

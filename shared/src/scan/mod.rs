@@ -116,6 +116,16 @@ pub fn report_written(report: &mut Report, written: &Written) {
         );
         *report.opened_by_kind.entry(finding.kind.clone()).or_default() += 1;
     }
+    for finding in &written.escalated {
+        tracing::warn!(
+            job = %report.job,
+            finding = finding.id,
+            payment = %finding.payment_id,
+            kind = %finding.kind,
+            "finding escalated: its repairs did not help"
+        );
+    }
+    report.findings_escalated += u64::try_from(written.escalated.len()).unwrap_or(u64::MAX);
     for finding in &written.closed {
         *report.closed_by_kind.entry(finding.kind.clone()).or_default() += 1;
     }

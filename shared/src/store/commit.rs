@@ -1,5 +1,6 @@
 //! Writing everything that one batch came to, in one statement: all of it or nothing (promises 3 to 5).
 
+use time::Duration;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
@@ -12,6 +13,12 @@ use crate::domain::verdict::{Judgement, Verdict};
 
 /// How often a commit that Postgres ended to break a deadlock is sent again.
 const DEADLOCK_RETRIES: u32 = 5;
+
+/// A command that was delivered longer ago than this has had its effect, or will have none.
+const COMMAND_TAKES_EFFECT_WITHIN: Duration = Duration::hours(1);
+
+/// How often the command of one finding is issued: once, and again at most three times. Then a person decides.
+const COMMANDS_MAX: i64 = 4;
 
 /// One payment's outcome, as it is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +89,9 @@ pub struct Written {
     pub opened: Vec<FindingFact>,
     /// Findings that are over.
     pub closed: Vec<FindingFact>,
-    /// Commands that were put into the outbox.
+    /// Findings whose repairs did not help: a person decides from here on.
+    pub escalated: Vec<FindingFact>,
+    /// Commands that were put into the outbox, for the first time or again.
     pub commands_queued: u64,
     /// Events that were put into the outbox.
     pub events_queued: u64,
@@ -118,7 +127,8 @@ pub async fn commit_batch(
     let columns = Columns::of(judged);
     let (from_at, from_id) = parts(cursor.from.as_ref());
     let (to_at, to_id) = parts(cursor.to.as_ref());
-    let parameters: [(&(dyn ToSql + Sync), Type); 22] = [
+    let takes_effect_before = now - COMMAND_TAKES_EFFECT_WITHIN;
+    let parameters: [(&(dyn ToSql + Sync), Type); 24] = [
         (&job, Type::TEXT),
         (&revision, Type::INT8),
         (&now, Type::TIMESTAMPTZ),
@@ -141,6 +151,8 @@ pub async fn commit_batch(
         (&columns.evidence, Type::TEXT_ARRAY),
         (&columns.command, Type::TEXT_ARRAY),
         (&columns.compensation, Type::BOOL_ARRAY),
+        (&takes_effect_before, Type::TIMESTAMPTZ),
+        (&COMMANDS_MAX, Type::INT8),
     ];
     let failed = |source| StoreError::CommitBatch { job: job.to_owned(), revision, source };
 
@@ -166,6 +178,7 @@ fn outcome_of(rows: &[Row]) -> Result<CommitOutcome, tokio_postgres::Error> {
             "moved" => moved = true,
             "opened" => written.opened.push(finding_of(row)?),
             "closed" => written.closed.push(finding_of(row)?),
+            "escalated" => written.escalated.push(finding_of(row)?),
             "queued" => written.commands_queued += 1,
             "announced" => written.events_queued += 1,
             _ => written.passed_by.push(row.try_get("payment_id")?),

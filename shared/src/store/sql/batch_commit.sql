@@ -7,10 +7,12 @@
 --   11 payment_id text[]; 12 version text[]; 13 observed_at timestamptz[], null where there is no confirmed answer;
 --   14 external_status text[]; 15 external_created_at timestamptz[]; 16 local_state text[]; 17 external_ref text[];
 --   18 verdict text[]; 19 kind text[], null where there is no drift; 20 evidence jsonb as text[]; 21 command text[];
---   22 compensation boolean[].
+--   22 compensation boolean[];
+--   23 a command that was delivered before this, timestamptz, should have taken effect by now; 24 how often a command is
+--   issued for one finding, bigint, before a person has to decide.
 -- Returns: nothing at all when another tick moved the cursor first. Else a row `moved`, and a row for each finding
---   `opened` and `closed`, each command `queued`, each event `announced`, and each row that was judged with an answer but
---   `passed_by`: it changed, went away, or was observed by a faster scan meanwhile.
+--   `opened`, `closed` and `escalated`, each command `queued`, each event `announced`, and each row that was judged with an
+--   answer but `passed_by`: it changed, went away, or was observed by a faster scan meanwhile.
 -- Locks: the cursor's row, then observations, then findings, each in the order of payment_id.
 with moved as (
     update reconciliation.cursor c
@@ -107,11 +109,35 @@ wanted as (
           and f.external_status is not distinct from a.external_status
           and f.external_ref is not distinct from a.external_ref)
 ),
+-- Open drifts whose commands all died, or were delivered long enough ago to have taken effect.
+helpless as (
+    select w.payment_id, f.id as finding_id, c.issued
+    from wanted w
+    join reconciliation.finding f on f.payment_id = w.payment_id and f.kind = w.kind
+    cross join lateral (
+        select
+            count(*) as issued,
+            coalesce(bool_and(o.dead_at is not null or coalesce(o.delivered_at < $23, false)), true) as helpless
+        from reconciliation.outbox o
+        where o.kind = 'command'
+          and o.payload ->> 'finding_id' = f.id::text
+    ) c
+    where w.command is not null
+      and f.resolved_at is null
+      and f.escalated_at is null
+      and c.helpless
+),
 reported as (
     insert into reconciliation.finding as f
-        (payment_id, external_ref, kind, verdict, local_state, external_status, evidence, detected_at, last_seen_at)
-    select w.payment_id, w.external_ref, w.kind, w.verdict, w.local_state, w.external_status, w.evidence, $3, $3
+        (payment_id, external_ref, kind, verdict, local_state, external_status, evidence, detected_at, last_seen_at,
+         escalated_at)
+    select
+        w.payment_id, w.external_ref, w.kind,
+        case when h.issued >= $24 then 'needs_review' else w.verdict end,
+        w.local_state, w.external_status, w.evidence, $3, $3,
+        case when h.issued >= $24 then $3 end
     from wanted w
+    left join helpless h on h.payment_id = w.payment_id
     order by w.payment_id
     on conflict (payment_id, kind) where resolved_at is null and payment_id is not null do update
     set last_seen_at = greatest(f.last_seen_at, excluded.last_seen_at),
@@ -122,32 +148,46 @@ reported as (
             when f.local_state is not distinct from excluded.local_state
              and f.external_status is not distinct from excluded.external_status then f.evidence
             else excluded.evidence
-        end
+        end,
+        verdict = case when f.escalated_at is null then excluded.verdict else f.verdict end,
+        escalated_at = coalesce(f.escalated_at, excluded.escalated_at)
     -- xmax is 0 in a row that was inserted, and the locking transaction in one that was there
     returning f.id, f.payment_id, f.kind, f.verdict, xmax = 0 as opened
 ),
 opened as (
-    select r.id, r.payment_id, r.kind, r.verdict, w.external_ref, w.local_state, w.external_status, w.command,
-        w.compensation, w.observed_at
+    select r.id, r.payment_id, r.kind, r.verdict, w.external_ref, w.external_status, w.compensation, w.observed_at
     from reported r
     join wanted w on w.payment_id = r.payment_id
     where r.opened
 ),
+to_issue as (
+    select o.id as finding_id, w.*
+    from opened o
+    join wanted w on w.payment_id = o.payment_id
+    where w.command is not null
+    union all
+    select h.finding_id, w.*
+    from helpless h
+    join wanted w on w.payment_id = h.payment_id
+    where h.issued < $24
+      and h.finding_id in (select r.id from reported r)
+),
 queued as (
     insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
     select
-        o.payment_id::text, 'command', o.command,
+        i.payment_id::text, 'command', i.command,
         jsonb_build_object(
-            'payment_id', o.payment_id::text,
-            'finding_id', o.id,
-            'expected_local_state', o.local_state,
-            'external_ref', o.external_ref,
-            'external_status', o.external_status,
-            'observed_at', o.observed_at),
+            'payment_id', i.payment_id::text,
+            'finding_id', i.finding_id,
+            'expected_local_state', i.local_state,
+            'external_ref', i.external_ref,
+            'external_status', i.external_status,
+            'observed_at', i.observed_at),
         $3, $3
-    from opened o
-    where o.command is not null
-    order by o.payment_id
+    from to_issue i
+    order by i.payment_id
+    on conflict ((payload ->> 'finding_id')) where kind = 'command' and delivered_at is null and dead_at is null
+    do nothing
     returning id, aggregate, type
 ),
 announced as (
@@ -209,6 +249,11 @@ union all
 select 'opened', o.id, o.payment_id::text, o.kind, o.verdict from opened o
 union all
 select 'closed', c.id, c.payment_id::text, c.kind, c.verdict from closed c
+union all
+select 'escalated', r.id, r.payment_id::text, r.kind, r.verdict
+from reported r
+join helpless h on h.finding_id = r.id
+where h.issued >= $24
 union all
 select 'closed', c.id, c.payment_id::text, c.kind, c.verdict from closed_with_payment c
 union all

@@ -1,0 +1,108 @@
+//! The canonical writer, from Rust: a thin caller of `reconciliation.transition`.
+//!
+//! All that a transition is (the payment, its event, the finding's closing) is one SQL function, so that every caller in any
+//! language gets the same one. Needs the rights of `reconciler_writer`.
+
+use serde_json::Value;
+use tokio_postgres::GenericClient;
+use tokio_postgres::types::{Json, Type};
+
+use crate::domain::id::PaymentId;
+
+/// A transition of a payment because of Stripe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transition {
+    /// Stripe took the money.
+    Succeeded,
+    /// Stripe canceled.
+    Canceled,
+    /// The last attempt was declined and nobody tried again.
+    Failed,
+    /// A person's: what was paid is not.
+    ReversePaid,
+    /// A person's: what had failed was paid after all.
+    AcceptLateSuccess,
+}
+
+impl Transition {
+    /// The word that `reconciliation.transition` knows.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "succeeded",
+            Self::Canceled => "canceled",
+            Self::Failed => "failed",
+            Self::ReversePaid => "reverse_paid",
+            Self::AcceptLateSuccess => "accept_late_success",
+        }
+    }
+}
+
+/// What came of it. Losing a race is no error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum WriteOutcome {
+    /// The payment changed, its event is in the outbox, the finding is closed.
+    Written,
+    /// It was so already; the finding is closed, and there is no second event.
+    AlreadyWritten,
+    /// The row is in another state, or points to another PaymentIntent by now. Nothing is written.
+    Superseded,
+}
+
+/// The writer could not be asked, or refused.
+#[derive(Debug, thiserror::Error)]
+pub enum WriterError {
+    /// Postgres refused the call. A person's transition without a review is one of the reasons.
+    #[error("could not write the transition {transition} of payment {payment_id}")]
+    Transition {
+        /// Which payment.
+        payment_id: String,
+        /// Which transition.
+        transition: &'static str,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The function answered with a word that is none of its own.
+    #[error("the canonical writer answered {answer} for payment {payment_id}")]
+    Answer {
+        /// Which payment.
+        payment_id: String,
+        /// The word.
+        answer: String,
+    },
+}
+
+/// Asks the canonical writer, within the caller's transaction if it has one. `evidence` is a JSON object that names
+/// `external_ref`, the PaymentIntent that was seen.
+pub async fn transition(
+    db: &impl GenericClient,
+    payment_id: &PaymentId,
+    transition: Transition,
+    evidence: &Value,
+    finding_id: Option<i64>,
+) -> Result<WriteOutcome, WriterError> {
+    let failed = |source| WriterError::Transition {
+        payment_id: payment_id.to_string(),
+        transition: transition.as_str(),
+        source,
+    };
+    let row = db
+        .query_typed_one(
+            include_str!("transition.sql"),
+            &[
+                (&payment_id.as_str(), Type::TEXT),
+                (&transition.as_str(), Type::TEXT),
+                (&Json(evidence), Type::JSONB),
+                (&finding_id, Type::INT8),
+            ],
+        )
+        .await
+        .map_err(failed)?;
+    let answer: String = row.try_get(0).map_err(failed)?;
+    match answer.as_str() {
+        "written" => Ok(WriteOutcome::Written),
+        "already_written" => Ok(WriteOutcome::AlreadyWritten),
+        "superseded" => Ok(WriteOutcome::Superseded),
+        _ => Err(WriterError::Answer { payment_id: payment_id.to_string(), answer }),
+    }
+}
