@@ -208,7 +208,7 @@ async fn commit_as(
             },
         })
         .collect();
-    let stays = CursorMove { from: None, to: None, wraps: false, begins: false };
+    let stays = CursorMove { from: None, to: None, wraps: false, begins: false, cleans: false };
     commit_batch(&world.scan, job, world.keyset, batch.revision, world.now(), &stays, &judged).await.unwrap()
 }
 
@@ -264,7 +264,7 @@ async fn two_scans_over_the_same_rows_in_opposite_order_do_not_deadlock() {
                 .collect::<Vec<_>>()
         };
         let (first, second) = (judged(&there, 0), judged(&batch, 1));
-        let stays = CursorMove { from: None, to: None, wraps: false, begins: false };
+        let stays = CursorMove { from: None, to: None, wraps: false, begins: false, cleans: false };
         let (one, other) = tokio::join!(
             commit_batch(&sessions[0], "there", world.keyset, round, world.now(), &stays, &first),
             commit_batch(&sessions[1], "back", world.keyset, round, world.now(), &stays, &second),

@@ -1,25 +1,14 @@
 //! `forward-scan`: walks every payment in key order, one batch a tick, and compares it with Stripe (promise 1).
 //!
 //! load (short reads) → observe (Stripe, outside any transaction) → decide (pure) → commit (one statement) → report.
-//! Three round trips to Postgres whatever the batch size, and one for each request's slot of the budget.
-
-pub mod walk;
-
-use std::collections::HashSet;
+//! Three round trips to Postgres whatever the batch size, and one for each request's slot of the budget. The walk itself is
+//! [`reconciler::scan::walk`], which the sweep shares.
 
 use reconciler::domain::Timestamp;
-use reconciler::domain::payment::Payment;
-use reconciler::domain::verdict::Verdict;
 use reconciler::gateway::Gateway;
-use reconciler::scan::examine::{Examined, examine, key_opens_known_payments};
-use reconciler::scan::observe::Stop;
-use reconciler::scan::steps::Step;
-use reconciler::scan::{Deps, RunError, report_written};
-use reconciler::store::batch::{Batch, load_batch};
-use reconciler::store::commit::{CommitOutcome, CursorMove, Written, commit_batch};
-use reconciler::store::cursor::{Position, read_cursor};
-use reconciler::telemetry::{Outcome, Report};
-use walk::Turn;
+use reconciler::scan::walk::{self, Source, Walk};
+use reconciler::scan::{Deps, RunError};
+use reconciler::telemetry::Report;
 
 /// The name of the function.
 pub const FUNCTION: &str = "forward-scan";
@@ -27,142 +16,14 @@ pub const FUNCTION: &str = "forward-scan";
 /// The name of its job, whose cursor it moves.
 pub const JOB: &str = "payments-vs-stripe";
 
-/// A walk that has started at one place this often is held up by rows that do not answer.
-const STARTS_BEFORE_PASSING_OVER: i32 = 3;
-
 /// One tick: one batch. `now` is the database's time.
 pub async fn run<G: Gateway>(deps: &Deps<'_, G>, now: Timestamp) -> Result<Report, RunError> {
-    let began = deps.clock.now();
-    let mut report = Report::new(FUNCTION, JOB, Outcome::Waiting);
-    let ended = tick(deps, now, &mut report).await;
-    report.duration_ms = u64::try_from((deps.clock.now() - began).whole_milliseconds()).unwrap_or_default();
-    match ended {
-        Ok(outcome) => {
-            report.outcome = outcome;
-            Ok(report)
-        }
-        Err(Failure::Withheld { revision, reason }) => {
-            report.outcome = Outcome::Withheld;
-            Err(RunError::Withheld { job: JOB.to_owned(), revision, reason, report: Box::new(report) })
-        }
-        Err(Failure::Run(error)) => Err(error),
-    }
-}
-
-/// How a tick fails, before its report is complete.
-enum Failure {
-    Withheld { revision: i64, reason: String },
-    Run(RunError),
-}
-
-impl<E: Into<RunError>> From<E> for Failure {
-    fn from(error: E) -> Self {
-        Self::Run(error.into())
-    }
-}
-
-async fn tick<G: Gateway>(deps: &Deps<'_, G>, now: Timestamp, report: &mut Report) -> Result<Outcome, Failure> {
-    let cursor = read_cursor(deps.db, JOB, deps.keyset).await?;
-    deps.steps.reach(Step::CursorRead).await;
-    let turn = walk::turn(&cursor, deps.settings.min_cycle, now);
-    if turn == Turn::Wait {
-        return Ok(Outcome::Waiting);
-    }
-
-    let limit = i64::from(deps.settings.batch_size);
-    let batch = load_batch(deps.db, JOB, deps.keyset, cursor.position.as_ref(), limit).await?;
-    deps.steps.reach(Step::Loaded).await;
-    if batch.revision != cursor.revision {
-        return Ok(Outcome::AbortedConcurrentRun);
-    }
-
-    let Batch { mut payments, starts, .. } = batch;
-    let horizon = payments.split_off(walk::before_horizon(&payments, deps.settings.policy.grace, now));
-    let nothing_left = payments.is_empty();
-    let positions: Vec<Position> = payments.iter().map(position_of).collect();
-
-    let pass_over = starts >= STARTS_BEFORE_PASSING_OVER;
-    let examined = examine(&deps.observing(pass_over), &deps.settings.policy, now, payments).await?;
-    report.requests += examined.requests;
-    report.throttled += examined.throttled;
-    deps.steps.reach(Step::Observed).await;
-
-    if cursor.released_revision != Some(cursor.revision)
-        && let Some(reason) = reason_to_withhold(deps, &examined, report).await?
-    {
-        return Err(Failure::Withheld { revision: cursor.revision, reason });
-    }
-
-    let all_passed = examined.passed == positions.len();
-    let wraps = all_passed && (nothing_left || !horizon.is_empty());
-    let passed_last = examined.passed.checked_sub(1).and_then(|last| positions.get(last).cloned());
-    let cursor_move = CursorMove {
-        to: passed_last.or_else(|| cursor.position.clone()),
-        from: cursor.position.clone(),
-        wraps,
-        begins: turn == Turn::Begin,
+    let all = Walk {
+        function: FUNCTION,
+        job: JOB,
+        source: Source::Every,
+        keyset: deps.keyset,
+        min_cycle: deps.settings.min_cycle,
     };
-    deps.steps.reach(Step::Decided).await;
-    let committed =
-        commit_batch(deps.db, JOB, deps.keyset, cursor.revision, now, &cursor_move, &examined.judged).await?;
-    deps.steps.reach(Step::Committed).await;
-
-    match committed {
-        CommitOutcome::Lost => Ok(Outcome::AbortedConcurrentRun),
-        CommitOutcome::Written(written) => {
-            count_verdicts(report, &examined, &written);
-            if wraps {
-                (0..horizon.len()).for_each(|_| report.count(Verdict::InFlight));
-            }
-            report_written(report, &written);
-            Ok(outcome_of(&examined, wraps))
-        }
-    }
-}
-
-fn position_of(payment: &Payment) -> Position {
-    Position { created_at: payment.created_at, id: payment.id.clone() }
-}
-
-/// Every judged payment under its verdict; one that changed, or that a faster scan observed meanwhile, as in flight.
-fn count_verdicts(report: &mut Report, examined: &Examined, written: &Written) {
-    let passed_by: HashSet<&str> = written.passed_by.iter().map(String::as_str).collect();
-    for judged in &examined.judged {
-        let passed_by = passed_by.contains(judged.payment.id.as_str());
-        report.count(if passed_by { Verdict::InFlight } else { judged.outcome.verdict() });
-    }
-}
-
-fn outcome_of(examined: &Examined, wraps: bool) -> Outcome {
-    match examined.stop {
-        Some(Stop::Deadline) => Outcome::Partial,
-        Some(Stop::RateLimited | Stop::Outage) => Outcome::Stopped,
-        None if wraps => Outcome::Wrapped,
-        None => Outcome::Advanced,
-    }
-}
-
-async fn reason_to_withhold<G: Gateway>(
-    deps: &Deps<'_, G>,
-    examined: &Examined,
-    report: &mut Report,
-) -> Result<Option<String>, RunError> {
-    let missing = examined.missing;
-    if missing.looks_like_a_wrong_key() {
-        let (opens, requests) = key_opens_known_payments(&deps.observing(false), deps.db).await?;
-        report.requests += requests;
-        if !opens {
-            return Ok(Some(format!(
-                "all {} answered payments exist in the other mode only (live or test), which is what a wrong key looks like",
-                missing.answered
-            )));
-        }
-    }
-    let cap = deps.settings.missing_cap;
-    Ok(missing.is_a_flood(cap).then(|| {
-        format!(
-            "Stripe does not know {} of the {} payments that were asked for, more than half and more than MISSING_CAP = {cap}",
-            missing.missing, missing.answered
-        )
-    }))
+    walk::run(deps, &all, now).await
 }

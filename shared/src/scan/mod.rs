@@ -2,10 +2,12 @@
 //!
 //! This is the one place that spans the store, the gateway and the budget; none of those knows another.
 
+pub mod cycle;
 pub mod evidence;
 pub mod examine;
 pub mod observe;
 pub mod steps;
+pub mod walk;
 pub mod withhold;
 
 use tokio_postgres::Client;

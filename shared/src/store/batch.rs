@@ -1,5 +1,6 @@
 //! Reading the next payments of a walk.
 
+use time::Duration;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
@@ -48,8 +49,50 @@ pub async fn load_batch(
         .await
         .map_err(failed)?;
 
+    batch_of(&rows, job)
+}
+
+/// What makes a payment a suspect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Suspicion {
+    /// Not updated for longer than this; and not asked again sooner.
+    pub after: Duration,
+    /// A pending payment is no suspect beyond this age: an abandoned cart, most likely.
+    pub pending_until: Duration,
+}
+
+/// The same for the suspects only, oldest first. A suspect is asked again after a growing interval.
+pub async fn load_suspects(
+    db: &Client,
+    job: &str,
+    after: Option<&Position>,
+    limit: i64,
+    suspicion: &Suspicion,
+    now: Timestamp,
+) -> Result<Batch, StoreError> {
+    let micros = |duration: Duration| i64::try_from(duration.whole_microseconds()).unwrap_or(i64::MAX);
+    let rows = db
+        .query_typed(
+            include_str!("sql/batch_of_suspects.sql"),
+            &[
+                (&job, Type::TEXT),
+                (&limit, Type::INT8),
+                (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
+                (&after.map(|position| position.id.as_str()), Type::TEXT),
+                (&now, Type::TIMESTAMPTZ),
+                (&micros(suspicion.after), Type::INT8),
+                (&micros(suspicion.pending_until), Type::INT8),
+            ],
+        )
+        .await
+        .map_err(|source| StoreError::LoadBatch { job: job.to_owned(), source })?;
+    batch_of(&rows, job)
+}
+
+fn batch_of(rows: &[Row], job: &str) -> Result<Batch, StoreError> {
+    let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
     let mut batch = Batch { revision: 0, starts: 0, payments: Vec::with_capacity(rows.len()) };
-    for row in &rows {
+    for row in rows {
         batch.revision = row.try_get("revision").map_err(failed)?;
         batch.starts = row.try_get("starts").map_err(failed)?;
         if let Some(id) = row.try_get::<_, Option<String>>("id").map_err(failed)? {

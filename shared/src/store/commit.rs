@@ -71,6 +71,9 @@ pub struct CursorMove {
     pub wraps: bool,
     /// The cycle begins here.
     pub begins: bool,
+    /// Observations between the two positions whose payment is gone are forgotten: for a walk that passes every payment, so
+    /// that the distance between the positions is a batch.
+    pub cleans: bool,
 }
 
 /// What a commit came to.
@@ -128,7 +131,7 @@ pub async fn commit_batch(
     let (from_at, from_id) = parts(cursor.from.as_ref());
     let (to_at, to_id) = parts(cursor.to.as_ref());
     let takes_effect_before = now - COMMAND_TAKES_EFFECT_WITHIN;
-    let parameters: [(&(dyn ToSql + Sync), Type); 24] = [
+    let parameters: [(&(dyn ToSql + Sync), Type); 25] = [
         (&job, Type::TEXT),
         (&revision, Type::INT8),
         (&now, Type::TIMESTAMPTZ),
@@ -153,6 +156,7 @@ pub async fn commit_batch(
         (&columns.compensation, Type::BOOL_ARRAY),
         (&takes_effect_before, Type::TIMESTAMPTZ),
         (&COMMANDS_MAX, Type::INT8),
+        (&cursor.cleans, Type::BOOL),
     ];
     let failed = |source| StoreError::CommitBatch { job: job.to_owned(), revision, source };
 

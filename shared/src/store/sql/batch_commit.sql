@@ -9,7 +9,7 @@
 --   18 verdict text[]; 19 kind text[], null where there is no drift; 20 evidence jsonb as text[]; 21 command text[];
 --   22 compensation boolean[];
 --   23 a command that was delivered before this, timestamptz, should have taken effect by now; 24 how often a command is
---   issued for one finding, bigint, before a person has to decide.
+--   issued for one finding, bigint, before a person has to decide; 25 boolean: forget observations whose payment is gone.
 -- Returns: nothing at all when another tick moved the cursor first. Else a row `moved`, and a row for each finding
 --   `opened`, `closed` and `escalated`, each command `queued`, each event `announced`, and each row that was judged with an
 --   answer but `passed_by`: it changed, went away, or was observed by a faster scan meanwhile.
@@ -213,7 +213,8 @@ announced as (
 gone as (
     select o.payment_id
     from reconciliation.observation o
-    where $4 = 'id'
+    where $25
+      and $4 = 'id'
       and ($6::text is null or o.payment_id > $6::text::reconciliation.payment_id)
       and ($9 or o.payment_id <= $8::text::reconciliation.payment_id)
       and exists (select from moved)
@@ -221,7 +222,8 @@ gone as (
     union all
     select o.payment_id
     from reconciliation.observation o
-    where $4 = 'created_at'
+    where $25
+      and $4 = 'created_at'
       and ($5::timestamptz is null
         or (o.payment_created_at, o.payment_id) > ($5::timestamptz, $6::text::reconciliation.payment_id))
       and ($9

@@ -1,4 +1,4 @@
-//! The walk's two questions, both pure: is a cycle due, and where does it end?
+//! The two questions of a walk, both pure: is a cycle due, and where does it end?
 //!
 //! A cycle **begins** if and only if none runs and `min_cycle` has passed since the last one began: a small table must not
 //! burn the account's read allocation by going round every minute.
@@ -8,9 +8,9 @@
 //! it ends when nothing is left to load. A payment dated further ahead than that is no horizon, or one wrong date would keep
 //! everything behind it from ever being seen.
 
-use reconciler::domain::Timestamp;
-use reconciler::domain::payment::Payment;
-use reconciler::store::cursor::Cursor;
+use crate::domain::Timestamp;
+use crate::domain::payment::Payment;
+use crate::store::cursor::Cursor;
 use time::Duration;
 
 /// Whether a tick has anything to do.
@@ -49,8 +49,8 @@ pub fn before_horizon(payments: &[Payment], grace: Duration, now: Timestamp) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use reconciler::domain::id::PaymentId;
-    use reconciler::domain::payment::{LocalState, Reference};
+    use crate::domain::id::PaymentId;
+    use crate::domain::payment::{LocalState, Reference};
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
     const GRACE: Duration = Duration::minutes(10);

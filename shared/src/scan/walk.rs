@@ -1,0 +1,202 @@
+//! A walk: one tick of a job that goes through payments in key order, batch by batch. The scans differ in what they load and
+//! when a cycle is due; what they do with a batch is this one implementation.
+
+use std::collections::HashSet;
+
+use time::Duration;
+
+use super::cycle::{Turn, before_horizon, turn};
+use super::examine::{Examined, examine, key_opens_known_payments};
+use super::observe::Stop;
+use super::steps::Step;
+use super::{Deps, RunError, report_written};
+use crate::domain::Timestamp;
+use crate::domain::payment::Payment;
+use crate::domain::verdict::Verdict;
+use crate::gateway::Gateway;
+use crate::store::Keyset;
+use crate::store::batch::{Batch, Suspicion, load_batch, load_suspects};
+use crate::store::commit::{CommitOutcome, CursorMove, Written, commit_batch};
+use crate::store::cursor::{Cursor, Position, read_cursor};
+use crate::telemetry::{Outcome, Report};
+
+/// A walk that has started at one place this often is held up by rows that do not answer.
+const STARTS_BEFORE_PASSING_OVER: i32 = 3;
+
+/// Which payments a walk goes through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// All of them, up to the horizon.
+    Every,
+    /// Those that should have ended by now, oldest first.
+    Suspects(Suspicion),
+}
+
+/// A job that walks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Walk {
+    /// The function whose job it is.
+    pub function: &'static str,
+    /// The name of the cursor.
+    pub job: &'static str,
+    /// Which payments.
+    pub source: Source,
+    /// The order.
+    pub keyset: Keyset,
+    /// A new cycle begins no sooner than this after the last one began.
+    pub min_cycle: Duration,
+}
+
+/// One tick: one batch. `now` is the database's time.
+pub async fn run<G: Gateway>(deps: &Deps<'_, G>, walk: &Walk, now: Timestamp) -> Result<Report, RunError> {
+    let began = deps.clock.now();
+    let mut report = Report::new(walk.function, walk.job, Outcome::Waiting);
+    let ended = tick(deps, walk, now, &mut report).await;
+    report.duration_ms = u64::try_from((deps.clock.now() - began).whole_milliseconds()).unwrap_or_default();
+    match ended {
+        Ok(outcome) => {
+            report.outcome = outcome;
+            Ok(report)
+        }
+        Err(Failure::Withheld { revision, reason }) => {
+            report.outcome = Outcome::Withheld;
+            Err(RunError::Withheld { job: walk.job.to_owned(), revision, reason, report: Box::new(report) })
+        }
+        Err(Failure::Run(error)) => Err(error),
+    }
+}
+
+/// How a tick fails, before its report is complete.
+enum Failure {
+    Withheld { revision: i64, reason: String },
+    Run(RunError),
+}
+
+impl<E: Into<RunError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self::Run(error.into())
+    }
+}
+
+async fn tick<G: Gateway>(
+    deps: &Deps<'_, G>,
+    walk: &Walk,
+    now: Timestamp,
+    report: &mut Report,
+) -> Result<Outcome, Failure> {
+    let cursor = read_cursor(deps.db, walk.job, walk.keyset).await?;
+    deps.steps.reach(Step::CursorRead).await;
+    let turn = turn(&cursor, walk.min_cycle, now);
+    if turn == Turn::Wait {
+        return Ok(Outcome::Waiting);
+    }
+
+    let batch = load(deps, walk, &cursor, now).await?;
+    deps.steps.reach(Step::Loaded).await;
+    if batch.revision != cursor.revision {
+        return Ok(Outcome::AbortedConcurrentRun);
+    }
+
+    let Batch { mut payments, starts, .. } = batch;
+    let horizon = match walk.source {
+        Source::Every => payments.split_off(before_horizon(&payments, deps.settings.policy.grace, now)),
+        Source::Suspects(_) => Vec::new(), // none of them is fresh
+    };
+    let nothing_left = payments.is_empty();
+    let positions: Vec<Position> = payments.iter().map(position_of).collect();
+
+    let pass_over = starts >= STARTS_BEFORE_PASSING_OVER;
+    let examined = examine(&deps.observing(pass_over), &deps.settings.policy, now, payments).await?;
+    report.requests += examined.requests;
+    report.throttled += examined.throttled;
+    deps.steps.reach(Step::Observed).await;
+
+    if cursor.released_revision != Some(cursor.revision)
+        && let Some(reason) = reason_to_withhold(deps, &examined, report).await?
+    {
+        return Err(Failure::Withheld { revision: cursor.revision, reason });
+    }
+
+    let all_passed = examined.passed == positions.len();
+    let wraps = all_passed && (nothing_left || !horizon.is_empty());
+    let passed_last = examined.passed.checked_sub(1).and_then(|last| positions.get(last).cloned());
+    let cursor_move = CursorMove {
+        to: passed_last.or_else(|| cursor.position.clone()),
+        from: cursor.position.clone(),
+        wraps,
+        begins: turn == Turn::Begin,
+        cleans: walk.source == Source::Every,
+    };
+    deps.steps.reach(Step::Decided).await;
+    let committed =
+        commit_batch(deps.db, walk.job, walk.keyset, cursor.revision, now, &cursor_move, &examined.judged).await?;
+    deps.steps.reach(Step::Committed).await;
+
+    match committed {
+        CommitOutcome::Lost => Ok(Outcome::AbortedConcurrentRun),
+        CommitOutcome::Written(written) => {
+            count_verdicts(report, &examined, &written);
+            if wraps {
+                (0..horizon.len()).for_each(|_| report.count(Verdict::InFlight));
+            }
+            report_written(report, &written);
+            Ok(outcome_of(&examined, wraps))
+        }
+    }
+}
+
+async fn load<G>(deps: &Deps<'_, G>, walk: &Walk, cursor: &Cursor, now: Timestamp) -> Result<Batch, RunError> {
+    let limit = i64::from(deps.settings.batch_size);
+    let after = cursor.position.as_ref();
+    Ok(match &walk.source {
+        Source::Every => load_batch(deps.db, walk.job, walk.keyset, after, limit).await?,
+        Source::Suspects(suspicion) => load_suspects(deps.db, walk.job, after, limit, suspicion, now).await?,
+    })
+}
+
+fn position_of(payment: &Payment) -> Position {
+    Position { created_at: payment.created_at, id: payment.id.clone() }
+}
+
+/// Every judged payment under its verdict; one that changed, or that a faster scan observed meanwhile, as in flight.
+fn count_verdicts(report: &mut Report, examined: &Examined, written: &Written) {
+    let passed_by: HashSet<&str> = written.passed_by.iter().map(String::as_str).collect();
+    for judged in &examined.judged {
+        let passed_by = passed_by.contains(judged.payment.id.as_str());
+        report.count(if passed_by { Verdict::InFlight } else { judged.outcome.verdict() });
+    }
+}
+
+fn outcome_of(examined: &Examined, wraps: bool) -> Outcome {
+    match examined.stop {
+        Some(Stop::Deadline) => Outcome::Partial,
+        Some(Stop::RateLimited | Stop::Outage) => Outcome::Stopped,
+        None if wraps => Outcome::Wrapped,
+        None => Outcome::Advanced,
+    }
+}
+
+async fn reason_to_withhold<G: Gateway>(
+    deps: &Deps<'_, G>,
+    examined: &Examined,
+    report: &mut Report,
+) -> Result<Option<String>, RunError> {
+    let missing = examined.missing;
+    if missing.looks_like_a_wrong_key() {
+        let (opens, requests) = key_opens_known_payments(&deps.observing(false), deps.db).await?;
+        report.requests += requests;
+        if !opens {
+            return Ok(Some(format!(
+                "all {} answered payments exist in the other mode only (live or test), which is what a wrong key looks like",
+                missing.answered
+            )));
+        }
+    }
+    let cap = deps.settings.missing_cap;
+    Ok(missing.is_a_flood(cap).then(|| {
+        format!(
+            "Stripe does not know {} of the {} payments that were asked for, more than half and more than MISSING_CAP = {cap}",
+            missing.missing, missing.answered
+        )
+    }))
+}
