@@ -21,6 +21,7 @@ mod pacing;
 mod privileges;
 mod readme;
 mod schedule;
+mod sweep;
 mod transition;
 mod walk;
 mod withhold;

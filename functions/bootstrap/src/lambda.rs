@@ -3,6 +3,7 @@
 
 pub use lambda_runtime::Error;
 use lambda_runtime::{Diagnostic, LambdaEvent, service_fn};
+use reconciler::budget::Share;
 use reconciler::domain::Timestamp;
 use reconciler::gateway::StripeClient;
 use reconciler::scan::{Deps, RunError};
@@ -41,12 +42,12 @@ impl From<Failed> for Diagnostic {
 /// Serves invocations of a scanning function until Lambda ends the process.
 ///
 /// Settings that cannot be used do not end it: they are the answer to every invocation, where somebody sees them.
-pub async fn serve_scan<F>(run: F) -> Result<(), Error>
+pub async fn serve_scan<F>(share: Option<Share>, run: F) -> Result<(), Error>
 where
     F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
 {
     logging::start(logging::Output::Stdout, LevelFilter::INFO);
-    let host = ScanHost::from_lookup(&environment).map_err(|error| Failed::from(&error));
+    let host = ScanHost::from_lookup(&environment, share).map_err(|error| Failed::from(&error));
     serve(async |_payload, deadline| {
         let host = host.as_ref().map_err(Clone::clone)?;
         match host.tick(Some(deadline), &run).await {

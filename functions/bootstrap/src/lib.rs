@@ -8,7 +8,7 @@ pub mod database;
 pub mod lambda;
 pub mod logging;
 
-use reconciler::budget::Budget;
+use reconciler::budget::{Budget, Share};
 use reconciler::clock::Clock;
 use reconciler::config::{
     ConfigError, DatabaseSettings, Lookup, REQUESTS_PER_SECOND_CALM, ScanSettings, StripeSettings,
@@ -101,8 +101,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 impl ScanHost {
-    /// Reads all settings and builds what is built once. Calls nothing.
-    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, TickError> {
+    /// Reads all settings and builds what is built once. Calls nothing. `share`: the function's part of the budget, where it
+    /// may not use all of it.
+    pub fn from_lookup(lookup: Lookup<'_>, share: Option<Share>) -> Result<Self, TickError> {
         let database = DatabaseSettings::from_lookup(lookup)?;
         let stripe = StripeSettings::from_lookup(lookup)?;
         let settings = ScanSettings::from_lookup(lookup, &stripe)?;
@@ -116,7 +117,7 @@ impl ScanHost {
         Ok(Self {
             database: Database::new(&database, SCAN_ROLE)?,
             gateway: StripeClient::new(&stripe)?,
-            budget: Budget::new(stripe.budget_account(), settings.requests_per_second, clock.clone()),
+            budget: Budget::new(stripe.budget_account(), settings.requests_per_second, clock.clone()).with_share(share),
             clock,
             settings,
         })

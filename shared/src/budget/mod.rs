@@ -24,6 +24,15 @@ use crate::domain::Timestamp;
 /// Everybody's share.
 const TOTAL: &str = "total";
 
+/// A function's part of the budget: it takes a slot of its own row first, and of everybody's then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// The row's name.
+    pub name: &'static str,
+    /// Of the whole rate, 1 to 100.
+    pub percent: u32,
+}
+
 /// The right to send one request now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
@@ -59,6 +68,7 @@ pub enum BudgetError {
 pub struct Budget {
     account: String,
     pace: Pace,
+    share: Option<Share>,
     clock: Clock,
     turn: Mutex<()>,
 }
@@ -77,14 +87,19 @@ impl Budget {
     /// A budget of `per_second` requests for `account`. At 0 it is as at 1: the settings refuse that before.
     pub fn new(account: impl Into<String>, per_second: u32, clock: Clock) -> Self {
         let interval = Duration::from_secs(1) / per_second.max(1);
-        Self { account: account.into(), pace: Pace::Interval(interval), clock, turn: Mutex::new(()) }
+        Self { account: account.into(), pace: Pace::Interval(interval), share: None, clock, turn: Mutex::new(()) }
+    }
+
+    /// The same budget, of which this process uses a share only.
+    pub fn with_share(self, share: Option<Share>) -> Self {
+        Self { share, ..self }
     }
 
     /// No limit at all, for a benchmark against something that is not Stripe. `database_time` is the database's time now.
     pub fn unmetered(database_time: Timestamp, clock: Clock) -> Self {
         let process_time = clock.now();
         let pace = Pace::Unmetered { database_time, process_time };
-        Self { account: "unmetered".to_owned(), pace, clock, turn: Mutex::new(()) }
+        Self { account: "unmetered".to_owned(), pace, share: None, clock, turn: Mutex::new(()) }
     }
 
     /// Takes the next slot and waits for it. `None`: it is further off than `longest_wait`, and was not taken.
@@ -96,12 +111,31 @@ impl Budget {
             }
         };
         let _turn = self.turn.lock().await;
+        let began = self.clock.now();
+        if let Some(share) = self.share {
+            let slower = interval * 100 / share.percent.clamp(1, 100);
+            if self.take_of(db, share.name, slower, longest_wait).await?.is_none() {
+                return Ok(None);
+            }
+        }
+        let waited = Duration::try_from(self.clock.now() - began).unwrap_or_default();
+        self.take_of(db, TOTAL, interval, longest_wait.saturating_sub(waited)).await
+    }
+
+    /// Takes the next slot of one row, and waits for it.
+    async fn take_of(
+        &self,
+        db: &Client,
+        share: &str,
+        interval: Duration,
+        longest_wait: Duration,
+    ) -> Result<Option<Slot>, BudgetError> {
         let taken = db
             .query_typed_opt(
                 include_str!("take_slot.sql"),
                 &[
                     (&self.account, Type::TEXT),
-                    (&TOTAL, Type::TEXT),
+                    (&share, Type::TEXT),
                     (&micros(interval), Type::INT8),
                     (&micros(longest_wait), Type::INT8),
                     (&self.clock.instead_of_the_databases(), Type::TIMESTAMPTZ),

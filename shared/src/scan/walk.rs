@@ -11,6 +11,7 @@ use super::observe::Stop;
 use super::steps::Step;
 use super::{Deps, RunError, report_written};
 use crate::domain::Timestamp;
+use crate::domain::classify::Policy;
 use crate::domain::payment::Payment;
 use crate::domain::verdict::Verdict;
 use crate::gateway::Gateway;
@@ -106,7 +107,12 @@ async fn tick<G: Gateway>(
     let positions: Vec<Position> = payments.iter().map(position_of).collect();
 
     let pass_over = starts >= STARTS_BEFORE_PASSING_OVER;
-    let examined = examine(&deps.observing(pass_over), &deps.settings.policy, now, payments).await?;
+    let policy = match walk.source {
+        Source::Every => deps.settings.policy,
+        // a suspect has waited long enough by its own threshold
+        Source::Suspects(_) => Policy { grace: Duration::ZERO, ..deps.settings.policy },
+    };
+    let examined = examine(&deps.observing(pass_over), &policy, now, payments).await?;
     report.requests += examined.requests;
     report.throttled += examined.throttled;
     deps.steps.reach(Step::Observed).await;

@@ -12,7 +12,11 @@ use bootstrap::database::{DatabaseError, connect_as_owner};
 use bootstrap::lambda::environment;
 use bootstrap::{ScanHost, TickError, chain, logging};
 use clap::{Parser, Subcommand};
+use reconciler::budget::Share;
 use reconciler::config::{ConfigError, DatabaseSettings};
+use reconciler::domain::Timestamp;
+use reconciler::gateway::StripeClient;
+use reconciler::scan::{Deps, RunError};
 use reconciler::store::cursor::{Release, release};
 use reconciler::telemetry::{Outcome, Report};
 use tracing_subscriber::filter::LevelFilter;
@@ -36,6 +40,12 @@ enum Function {
     /// Compare the next batch of payments with Stripe.
     ForwardScan {
         /// Repeat until a cycle has completed; one report line a tick.
+        #[arg(long)]
+        until_cycle: bool,
+    },
+    /// Ask Stripe about the payments that should have ended by now.
+    Sweep {
+        /// Repeat until all suspects have been asked; one report line a tick.
         #[arg(long)]
         until_cycle: bool,
     },
@@ -67,7 +77,8 @@ async fn main() -> ExitCode {
     let arguments = Arguments::parse();
     logging::start(logging::Output::Stderr, LevelFilter::INFO);
     let ended = match arguments.function {
-        Function::ForwardScan { until_cycle } => forward_scan(until_cycle).await,
+        Function::ForwardScan { until_cycle } => scan(until_cycle, None, forward_scan::run).await,
+        Function::Sweep { until_cycle } => scan(until_cycle, Some(sweep::SHARE), sweep::run).await,
         Function::Migrate { adapter } => migrate_database(&adapter).await,
         Function::Release { job, revision } => release_batch(&job, revision).await,
     };
@@ -80,11 +91,14 @@ async fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-async fn forward_scan(until_cycle: bool) -> Result<(), Failure> {
-    let host = ScanHost::from_lookup(&environment)?;
+async fn scan<F>(until_cycle: bool, share: Option<Share>, run: F) -> Result<(), Failure>
+where
+    F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
+{
+    let host = ScanHost::from_lookup(&environment, share)?;
     let mut standstill = 0;
     loop {
-        let report = match host.tick(None, forward_scan::run).await {
+        let report = match host.tick(None, &run).await {
             Ok(report) => report,
             Err(error) => {
                 error.report().map_or(Ok(()), print)?;

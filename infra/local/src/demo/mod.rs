@@ -65,8 +65,10 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         ("REQUESTS_PER_SECOND", rate.to_string()),
         ("CONCURRENCY", "32".to_owned()),
     ];
-    let host =
-        ScanHost::from_lookup(&|key| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone()))?;
+    let host = ScanHost::from_lookup(
+        &|key| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone()),
+        None,
+    )?;
     println!("Scan      forward-scan, batches of {}, up to {rate} requests a second\n", options.batch);
     let mut summary = cycle(&host, &db, &filled, sandbox.as_ref()).await?;
     summary.requests_per_second = rate;

@@ -1,0 +1,6 @@
+//! The Lambda function `sweep`.
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), bootstrap::lambda::Error> {
+    bootstrap::lambda::serve_scan(Some(sweep::SHARE), sweep::run).await
+}

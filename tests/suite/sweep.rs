@@ -1,0 +1,149 @@
+//! The sweep: the suspects, within minutes, and nobody else.
+
+use std::time::Duration;
+
+use local::fake::Fault;
+use reconciler::budget::Budget;
+use reconciler::scan::Deps;
+use reconciler::scan::steps::Steps;
+use reconciler::telemetry::{Outcome, Report};
+
+use crate::world::World;
+
+async fn sweep(world: &World) -> Report {
+    let budget = Budget::new("own", world.settings.requests_per_second, world.clock.clone());
+    let deps = Deps {
+        db: &world.scan,
+        gateway: &world.stripe,
+        budget: &budget,
+        clock: &world.clock,
+        settings: &world.settings,
+        keyset: world.keyset,
+        deadline: None,
+        steps: &Steps::Unwatched,
+    };
+    world.clock.advance(Duration::from_millis(1));
+    sweep::run(&deps, world.now()).await.expect("a sweep that succeeds")
+}
+
+#[tokio::test]
+async fn only_suspects_are_asked_for() {
+    let world = World::new().await;
+    for (reference, state, minutes) in [
+        ("pi_finalizing", "finalizing", 11),
+        ("pi_expired", "expired", 60 * 24 * 90),
+        ("pi_pending", "pending", 60 * 47),
+        ("pi_young", "finalizing", 9),
+        ("pi_old_cart", "pending", 60 * 49),
+        ("pi_paid", "paid", 60),
+        ("pi_failed", "failed", 60),
+    ] {
+        world.stripe.put(reference, "processing", world.now() - time::Duration::minutes(minutes));
+        world.payment(Some(reference), state, minutes).await;
+    }
+    world.payment(None, "pending", 60).await;
+    let report = sweep(&world).await;
+    assert_eq!((report.function, report.job.as_str()), ("sweep", "suspects-vs-stripe"));
+    assert_eq!(world.stripe.requests(), ["pi_expired", "pi_pending", "pi_finalizing"], "oldest first");
+    assert_eq!((report.outcome, report.scanned), (Outcome::Advanced, 3));
+    assert_eq!(sweep(&world).await.outcome, Outcome::Wrapped);
+    let cursors = "select job from reconciliation.cursor";
+    assert_eq!(world.texts(cursors).await, ["suspects-vs-stripe"], "a cursor of its own");
+}
+
+#[tokio::test]
+async fn the_threshold_is_its_own_and_not_the_grace_period() {
+    let mut world = World::new().await;
+    world.set(&[("SWEEP_AFTER_SECONDS", "60"), ("GRACE_SECONDS", "3600")]);
+    world.stripe.put("pi_1", "succeeded", world.now());
+    world.payment(Some("pi_1"), "finalizing", 2).await;
+    assert_eq!(sweep(&world).await.repairable, 1);
+    assert_eq!(world.ticked().await.in_flight, 1, "which the forward scan leaves alone");
+}
+
+#[tokio::test]
+async fn each_outcome_and_a_second_sweep_changes_nothing() {
+    let world = World::new().await;
+    world.pair("pi_1", "finalizing", "succeeded").await;
+    world.pair("pi_2", "expired", "canceled").await;
+    world.pair("pi_3", "expired", "processing").await;
+    world.payment(Some("pi_gone"), "finalizing", 60).await;
+    let report = sweep(&world).await;
+    assert_eq!((report.scanned, report.repairable, report.needs_review, report.in_flight), (4, 2, 1, 1));
+    let mut outbox = world.outbox().await;
+    outbox.sort();
+    let expected =
+        ["command ApplyPaymentCanceled", "command ApplyPaymentSucceeded", "event PaymentCompensationRequired"];
+    assert_eq!(outbox, expected);
+    for _ in 0..4 {
+        world.pass(60);
+        let report = sweep(&world).await;
+        assert_eq!((report.findings_opened, report.commands_queued), (0, 0));
+    }
+    world.cycle().await; // the forward scan finds nothing new either
+    assert_eq!((world.findings().await.len(), world.outbox().await.len()), (3, 3));
+}
+
+#[tokio::test]
+async fn a_suspect_is_asked_again_after_a_growing_interval() {
+    let world = World::new().await;
+    world.pair("pi_1", "finalizing", "processing").await;
+    let mut asked_at = Vec::new();
+    for minute in 0..600 {
+        let before = world.stripe.requests().len();
+        sweep(&world).await;
+        if world.stripe.requests().len() > before {
+            asked_at.push(minute);
+        }
+        world.pass(1);
+    }
+    let gaps: Vec<i32> = asked_at.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(gaps.len() >= 3 && gaps.is_sorted() && gaps.first() < gaps.last(), "{gaps:?}");
+    assert!(asked_at.len() < 12, "{asked_at:?}");
+}
+
+#[tokio::test]
+async fn ten_thousand_that_never_resolve_do_not_starve_a_new_one() {
+    let mut world = World::new().await;
+    world.set(&[("BATCH_SIZE", "2000"), ("REQUESTS_PER_SECOND", "10000")]);
+    world.pairs(10_000, "expired", "processing").await;
+    sweep(&world).await;
+    world.stripe.put("pi_new", "succeeded", world.now());
+    world.payment(Some("pi_new"), "finalizing", 11).await;
+    let mut ticks = 0;
+    while world.findings().await.is_empty() {
+        assert_ne!(sweep(&world).await.scanned, 0, "within this cycle");
+        ticks += 1;
+    }
+    assert!(ticks <= 6, "{ticks}");
+}
+
+#[tokio::test]
+async fn an_outage_and_a_429_are_met_like_everywhere() {
+    let world = World::new().await;
+    world.pairs(20, "finalizing", "succeeded").await;
+    world.stripe.fail_nth(5, Fault::RateLimited);
+    let report = sweep(&world).await;
+    assert_eq!((report.outcome, report.repairable, report.unverifiable), (Outcome::Stopped, 4, 0));
+    world.stripe.fail_all(Some(Fault::Dropped));
+    assert_eq!(sweep(&world).await.unverifiable, 10);
+    world.stripe.fail_all(None);
+    assert_eq!(sweep(&world).await.repairable, 16);
+}
+
+#[tokio::test]
+async fn it_uses_at_most_its_share_of_the_budget() {
+    let world = World::new().await;
+    let ours = Budget::new("own", 100, world.clock.clone()).with_share(Some(sweep::SHARE));
+    let everybodys = Budget::new("own", 100, world.clock.clone());
+    let long = Duration::from_secs(60);
+    let mut slots = Vec::new();
+    for _ in 0..10 {
+        slots.push(ours.take(&world.scan, long).await.unwrap().expect("a slot").at);
+    }
+    for pair in slots.windows(2) {
+        assert!((pair[1] - pair[0]).whole_microseconds() >= 33_333, "{pair:?}");
+    }
+    let last = everybodys.take(&world.scan, long).await.unwrap().expect("a slot").at;
+    assert!((last - slots[9]).whole_microseconds() >= 10_000, "and it counts against everybody's");
+}
