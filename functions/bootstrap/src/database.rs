@@ -20,6 +20,11 @@ use tokio_postgres::{Client, Config, NoTls};
 pub const SESSION: &str = "set jit = off; set statement_timeout = '30s'; set lock_timeout = '10s'; \
                        set idle_in_transaction_session_timeout = '30s'; set timezone = 'UTC'";
 
+/// What a scan's session adds: its commits do not wait for the disk. If the server loses its last moments,
+/// it loses the batch with its cursor, all or nothing, and the next tick repeats it. Whoever acts upon what a scan wrote
+/// commits after it, and waits. (The writer's sessions do wait: Stripe is told 2xx only after the commit.)
+pub const SCAN_SESSION: &str = "set synchronous_commit = off";
+
 /// Postgres as one role sees it.
 #[derive(Debug)]
 pub struct Database {
@@ -120,7 +125,8 @@ impl Database {
 
     async fn take_on_role(&self, client: &Client) -> Result<(), DatabaseError> {
         let Some(role) = self.role else { return Ok(()) };
-        client.batch_execute(&format!("set role {role}")).await.map_err(|source| match source.code() {
+        let further = if role == crate::SCAN_ROLE { SCAN_SESSION } else { "" };
+        client.batch_execute(&format!("set role {role}; {further}")).await.map_err(|source| match source.code() {
             Some(&SqlState::UNDEFINED_OBJECT | &SqlState::INVALID_PARAMETER_VALUE) => {
                 DatabaseError::NoSuchRole { role }
             }

@@ -44,11 +44,17 @@ judged as (
         payment_id, version, observed_at, external_status, external_created_at, local_state, external_ref,
         verdict, kind, evidence, command, compensation)
 ),
--- The rows as they are now. One whose version is another by now was judged by what is no longer true.
+-- The rows as they are now. One whose version is another by now was judged by what is no longer true. Each is looked up by
+-- its key (the limit keeps it so): a join would read the whole of a table that is not much larger than a batch.
 current as (
     select j.*, p.created_at, p.version is not distinct from j.version as unchanged
     from judged j
-    join reconciliation.payment p on p.id = j.payment_id
+    cross join lateral (
+        select p.created_at, p.version
+        from reconciliation.payment p
+        where p.id = j.payment_id
+        limit 1
+    ) p
 ),
 observed as (
     insert into reconciliation.observation as o
@@ -218,7 +224,7 @@ gone as (
       and ($6::text is null or o.payment_id > $6::text::reconciliation.payment_id)
       and ($9 or o.payment_id <= $8::text::reconciliation.payment_id)
       and exists (select from moved)
-      and not exists (select from reconciliation.payment p where p.id = o.payment_id)
+      and (select true from reconciliation.payment p where p.id = o.payment_id limit 1) is null
     union all
     select o.payment_id
     from reconciliation.observation o
@@ -229,7 +235,7 @@ gone as (
       and ($9
         or (o.payment_created_at, o.payment_id) <= ($7::timestamptz, $8::text::reconciliation.payment_id))
       and exists (select from moved)
-      and not exists (select from reconciliation.payment p where p.id = o.payment_id)
+      and (select true from reconciliation.payment p where p.id = o.payment_id limit 1) is null
 ),
 forgotten as (
     delete from reconciliation.observation o
