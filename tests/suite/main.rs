@@ -23,5 +23,6 @@ mod readme;
 mod schedule;
 mod transition;
 mod walk;
+mod webhook;
 mod withhold;
 mod world;

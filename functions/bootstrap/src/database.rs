@@ -133,6 +133,15 @@ impl Database {
         Ok(MutexGuard::map(kept, |kept| kept.insert(session)))
     }
 
+    /// The same, over a new connection in place of the kept one: for a caller that has just seen the kept one fail, which it
+    /// does before it knows that it is closed.
+    pub async fn new_exclusive_session(&self) -> Result<MappedMutexGuard<'_, Session>, DatabaseError> {
+        let mut kept = self.exclusive.lock().await;
+        *kept = None;
+        let session = self.open().await?;
+        Ok(MutexGuard::map(kept, |kept| kept.insert(session)))
+    }
+
     async fn open(&self) -> Result<Session, DatabaseError> {
         let client = connect(&self.config, &self.connector).await?;
         self.take_on_role(&client).await?;

@@ -7,9 +7,12 @@
 //!
 //! Locks are taken in the order payment, finding, event. Nobody else takes an event's.
 
+use std::error::Error;
+
 use reconciler::domain::id::PaymentId;
 use reconciler::writer::{Transition, WriteOutcome, WriterError, transition};
 use serde_json::json;
+use tokio_postgres::error::Severity;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Transaction};
 
@@ -96,6 +99,25 @@ pub enum InboxError {
         #[source]
         source: tokio_postgres::Error,
     },
+}
+
+impl InboxError {
+    /// Whether the connection is what failed, so that another one may do better. A statement that Postgres refused is not
+    /// helped by that.
+    pub fn is_the_connections(&self) -> bool {
+        let error = match self {
+            Self::Begin { source, .. }
+            | Self::Lookup { source, .. }
+            | Self::Record { source, .. }
+            | Self::End { source, .. }
+            | Self::Transition { source: WriterError::Transition { source, .. }, .. } => source,
+            Self::Transition { source: WriterError::Answer { .. }, .. } => return false,
+        };
+        match error.as_db_error() {
+            Some(refusal) => matches!(refusal.parsed_severity(), Some(Severity::Fatal | Severity::Panic)),
+            None => error.is_closed() || error.source().is_some_and(|cause| cause.is::<std::io::Error>()),
+        }
+    }
 }
 
 /// Applies and records an event. `Ok` means that it is committed, or was before. Needs the rights of `reconciler_writer`.

@@ -172,10 +172,10 @@ fn judge(settings: &WebhookSettings, request: Value, now: Timestamp) -> Result<J
 async fn receive(db: &Database, event: &Event) -> Result<Outcome, WebhookError> {
     let mut session = db.exclusive_session().await?;
     match inbox::receive(&mut session.client, event).await {
-        Err(error) if session.client.is_closed() => {
+        Err(error) if error.is_the_connections() => {
             tracing::warn!(error = %bootstrap::chain(&error), "the connection was gone; trying a new one");
             drop(session);
-            let mut session = db.exclusive_session().await?;
+            let mut session = db.new_exclusive_session().await?;
             Ok(inbox::receive(&mut session.client, event).await?)
         }
         ended => Ok(ended?),
