@@ -336,10 +336,11 @@ async fn gated(place: Place) -> (World, Client, i32) {
     (world, gate, gating)
 }
 
-/// Comes back with the session that waits for `gating`, another one than `not`.
+/// Comes back with a session that waits for `gating`, another one than `not`.
 async fn until_held(world: &World, gating: i32, not: Option<i32>) -> i32 {
     let held = "select pid from pg_stat_activity
-                where datname = current_database() and $1 = any (pg_blocking_pids(pid)) and pid is distinct from $2";
+                where datname = current_database() and $1 = any (pg_blocking_pids(pid)) and pid is distinct from $2
+                limit 1";
     for _ in 0..100_000 {
         if let Some(row) = world.owner.query_opt(held, &[&gating, &not]).await.unwrap() {
             return row.get(0);
@@ -375,6 +376,7 @@ async fn a_delivery_that_dies_before_the_commit_has_done_nothing_and_the_redeliv
     }
 }
 
+/// The effects of one success.
 fn once() -> (Vec<String>, Vec<String>, Vec<String>) {
     (texts(&["paid"]), texts(&["succeeded"]), texts(&["event PaymentCaptured"]))
 }
