@@ -21,13 +21,15 @@ grant select, insert, update on reconciliation.api_budget to reconciler_scan;
 grant execute on function reconciliation.throttle_level_at(integer, timestamptz, timestamptz)
     to reconciler_scan, reconciler_metrics;
 
--- The writer's callers reach a payment through transition alone, and work the outbox.
+-- The writer's callers reach a payment through transition alone, and work the outbox and the inbox.
 grant select on reconciliation.payment to reconciler_writer;
 grant execute on function reconciliation.transition(reconciliation.payment_id, text, jsonb, bigint) to reconciler_writer;
 grant select, update on reconciliation.outbox to reconciler_writer;
 grant select on reconciliation.finding to reconciler_writer;
+grant select, insert on reconciliation.webhook_inbox to reconciler_writer;
 
 -- Metrics read.
 grant select on reconciliation.payment, reconciliation.cursor, reconciliation.observation, reconciliation.finding,
-    reconciliation.orphan_candidate, reconciliation.outbox, reconciliation.api_budget
+    reconciliation.orphan_candidate, reconciliation.outbox, reconciliation.api_budget,
+    reconciliation.webhook_inbox
     to reconciler_metrics;

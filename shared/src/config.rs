@@ -129,6 +129,31 @@ impl StripeSettings {
     }
 }
 
+/// How to tell an event of ours.
+#[derive(Clone, Debug)]
+pub struct WebhookSettings {
+    /// `STRIPE_WEBHOOK_SECRETS`: the endpoint's secrets, at least one. While one is being rolled, Stripe signs with both.
+    pub secrets: Vec<Secret>,
+    /// `STRIPE_LIVEMODE`: whether the payments here are of the live mode.
+    pub livemode: bool,
+}
+
+impl WebhookSettings {
+    /// Reads the settings named at the fields.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        const EXPECTED: &str = "the endpoint's signing secrets, whsec_…, with commas between them";
+        let key = "STRIPE_WEBHOOK_SECRETS";
+        let secrets = required(lookup, key, EXPECTED)?;
+        let secrets: Vec<&str> = secrets.split(',').map(str::trim).collect();
+        if secrets.iter().any(|secret| secret.strip_prefix("whsec_").is_none_or(str::is_empty)) {
+            return Err(ConfigError::Malformed { key, value: String::new(), expected: EXPECTED.to_owned() });
+        }
+        let livemode = required(lookup, "STRIPE_LIVEMODE", "true or false")?;
+        let livemode = livemode.parse().map_err(|_no_bool| malformed("STRIPE_LIVEMODE", &livemode, "true or false"))?;
+        Ok(Self { secrets: secrets.into_iter().map(Secret::new).collect(), livemode })
+    }
+}
+
 /// How a scan goes about it.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
@@ -247,6 +272,33 @@ mod tests {
         }
         for base in ["http://127.0.0.1:12111", "http://localhost:1/api.stripe.com", "https://api.stripe.com.example"] {
             assert_eq!(scan(base, "REQUESTS_PER_SECOND", "400").unwrap().requests_per_second, 400, "{base}");
+        }
+    }
+
+    #[test]
+    fn webhook_secrets_are_a_list_and_never_shown() {
+        let webhook = |secrets: &str, livemode: &str| {
+            let (secrets, livemode) = (secrets.to_owned(), livemode.to_owned());
+            WebhookSettings::from_lookup(&move |key| match key {
+                "STRIPE_WEBHOOK_SECRETS" => Some(secrets.clone()),
+                "STRIPE_LIVEMODE" => Some(livemode.clone()),
+                _ => None,
+            })
+        };
+        let settings = webhook(" whsec_old , whsec_new", "false").unwrap();
+        assert_eq!(settings.secrets, [Secret::new("whsec_old"), Secret::new("whsec_new")]);
+        assert!(!settings.livemode && webhook("whsec_old", "true").unwrap().livemode);
+        assert!(!format!("{settings:?}").contains("whsec"), "{settings:?}");
+        for (secrets, livemode, key) in [
+            ("", "true", "STRIPE_WEBHOOK_SECRETS"),
+            ("whsec_hidden,", "true", "STRIPE_WEBHOOK_SECRETS"),
+            ("whsec_hidden,sk_hidden", "true", "STRIPE_WEBHOOK_SECRETS"),
+            ("whsec_", "true", "STRIPE_WEBHOOK_SECRETS"),
+            ("whsec_hidden", "", "STRIPE_LIVEMODE"),
+            ("whsec_hidden", "yes", "STRIPE_LIVEMODE"),
+        ] {
+            let error = webhook(secrets, livemode).unwrap_err();
+            assert!(error.to_string().contains(key) && !format!("{error} {error:?}").contains("hidden"), "{error}");
         }
     }
 

@@ -13,7 +13,8 @@ use crate::world::World;
 const PASSWORD: &str = "hush-password";
 const KEY: &str = "sk_test_hush_key";
 
-struct Host {
+/// A function's process and the Runtime API that it serves.
+pub(crate) struct Host {
     simulator: Simulator,
     running: Running,
 }
@@ -24,7 +25,7 @@ enum Ended {
 }
 
 impl Host {
-    async fn new(binary: &Path, settings: &[(&str, &str)]) -> Self {
+    pub(crate) async fn new(binary: &Path, settings: &[(&str, &str)]) -> Self {
         let simulator = Simulator::builder()
             .function_name("forward-scan")
             .invocation_timeout(Duration::from_secs(60))
@@ -47,11 +48,16 @@ impl Host {
         }
     }
 
-    async fn answer(&self, payload: Value) -> Value {
+    pub(crate) async fn answer(&self, payload: Value) -> Value {
         match self.invoke(payload).await {
             Ended::Answered(answer) => answer,
             Ended::Failed { error_type, message } => panic!("{error_type}: {message}"),
         }
+    }
+
+    /// Ends the process: what it printed on stdout and stderr.
+    pub(crate) fn kill(self) -> (String, String) {
+        self.running.kill()
     }
 
     async fn failure(&self, payload: Value) -> (String, String) {
@@ -84,7 +90,7 @@ async fn the_real_function_answers_invocations_with_its_report() {
     let report = host.answer(json!({"time": "2026-12-01T00:00:00Z"})).await;
     assert_eq!(report["outcome"], "wrapped", "whatever a schedule sends is a valid payload");
 
-    let (stdout, stderr) = host.running.kill();
+    let (stdout, stderr) = host.kill();
     let ticks: Vec<Value> = stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}")))
@@ -128,7 +134,7 @@ async fn errors_have_a_type_that_does_not_change_and_show_no_secret() {
             assert!(message.contains(words), "{message}");
             assert!(!message.contains(PASSWORD) && !message.contains(KEY), "{message}");
         }
-        let (stdout, stderr) = host.running.kill();
+        let (stdout, stderr) = host.kill();
         assert!(stdout.contains("the tick failed"), "{stdout}{stderr}");
         assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
     }

@@ -24,5 +24,6 @@ mod schedule;
 mod sweep;
 mod transition;
 mod walk;
+mod webhook;
 mod withhold;
 mod world;

@@ -31,6 +31,7 @@ async fn the_scan_role_cannot_change_a_payment() {
         "update reconciliation.outbox set delivered_at = now()",
         "delete from reconciliation.finding",
         "delete from reconciliation.cursor",
+        "insert into reconciliation.webhook_inbox values ('evt_1', 't', 'pi_1', now(), 'written')",
     ];
     refused(&world, "reconciler_scan", &attempts).await;
     refused(&world, "reconciler_metrics", &attempts).await;
@@ -75,6 +76,8 @@ async fn the_writer_reaches_a_payment_through_transition_alone_and_no_cursor() {
             "update reconciliation.cursor set revision = 9",
             "insert into reconciliation.cursor (job) values ('x')",
             "update reconciliation.observation set verified_through = now()",
+            "update reconciliation.webhook_inbox set outcome = 'written'",
+            "delete from reconciliation.webhook_inbox",
         ],
     )
     .await;
@@ -98,7 +101,9 @@ async fn the_metrics_role_reads_everything_it_counts() {
     world.cycle().await;
     let metrics = connect(&world.database.url()).await;
     metrics.batch_execute("set role reconciler_metrics").await.unwrap();
-    for table in ["payment", "cursor", "observation", "finding", "orphan_candidate", "outbox", "api_budget"] {
+    for table in
+        ["payment", "cursor", "observation", "finding", "orphan_candidate", "outbox", "api_budget", "webhook_inbox"]
+    {
         let sql = format!("select count(*) from reconciliation.{table}");
         assert!(metrics.query_one(&sql, &[]).await.is_ok(), "{table}");
     }

@@ -10,7 +10,7 @@ use postgres_native_tls::MakeTlsConnector;
 use reconciler::config::DatabaseSettings;
 use reconciler::store::StoreError;
 use reconciler::store::ports::{Ports, check_ports};
-use tokio::sync::Mutex;
+use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
@@ -32,6 +32,7 @@ pub struct Database {
     role: Option<&'static str>,
     connector: OnceLock<TlsConnector>,
     session: Mutex<Option<Arc<Session>>>,
+    exclusive: Mutex<Option<Session>>,
 }
 
 /// An open connection, whose ports have been looked at.
@@ -105,7 +106,13 @@ impl Database {
     /// Reads the URL. Every session takes on `role` first, so that a scan has no more rights than it needs, whoever logs in.
     pub fn new(settings: &DatabaseSettings, role: &'static str) -> Result<Self, DatabaseError> {
         let config = config_of(settings)?;
-        Ok(Self { config, role: Some(role), connector: OnceLock::new(), session: Mutex::new(None) })
+        Ok(Self {
+            config,
+            role: Some(role),
+            connector: OnceLock::new(),
+            session: Mutex::new(None),
+            exclusive: Mutex::new(None),
+        })
     }
 
     /// The open session, or a new one where it is gone.
@@ -115,12 +122,36 @@ impl Database {
             return Ok(Arc::clone(session));
         }
         *open = None;
+        let session = Arc::new(self.open().await?);
+        *open = Some(Arc::clone(&session));
+        Ok(session)
+    }
+
+    /// A session for one caller at a time, since a transaction needs one: the kept one, or a new one where it is gone. Others
+    /// wait until the guard is dropped. It is another session than [`Database::session`]'s.
+    pub async fn exclusive_session(&self) -> Result<MappedMutexGuard<'_, Session>, DatabaseError> {
+        let mut kept = self.exclusive.lock().await;
+        let session = match kept.take().filter(|session| !session.client.is_closed()) {
+            Some(session) => session,
+            None => self.open().await?,
+        };
+        Ok(MutexGuard::map(kept, |kept| kept.insert(session)))
+    }
+
+    /// The same, over a new connection in place of the kept one: for a caller that has just seen the kept one fail, which it
+    /// does before it knows that it is closed.
+    pub async fn new_exclusive_session(&self) -> Result<MappedMutexGuard<'_, Session>, DatabaseError> {
+        let mut kept = self.exclusive.lock().await;
+        *kept = None;
+        let session = self.open().await?;
+        Ok(MutexGuard::map(kept, |kept| kept.insert(session)))
+    }
+
+    async fn open(&self) -> Result<Session, DatabaseError> {
         let client = connect(&self.config, &self.connector).await?;
         self.take_on_role(&client).await?;
         let ports = check_ports(&client).await?;
-        let session = Arc::new(Session { client, ports });
-        *open = Some(Arc::clone(&session));
-        Ok(session)
+        Ok(Session { client, ports })
     }
 
     async fn take_on_role(&self, client: &Client) -> Result<(), DatabaseError> {
