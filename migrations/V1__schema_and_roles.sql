@@ -14,11 +14,15 @@ declare
     wanted text;
 begin
     foreach wanted in array array['reconciler_scan', 'reconciler_writer', 'reconciler_metrics'] loop
-        begin
-            execute format('create role %I nologin', wanted);
-        exception
-            when duplicate_object or unique_violation then null; -- made before, or by a migration next door just now
-        end;
+        if not exists (select from pg_catalog.pg_roles r where r.rolname = wanted) then
+            begin
+                execute format('create role %I nologin', wanted);
+                -- whoever made a role may take it on, so that the owner's login can run a scan on a laptop
+                execute format('grant %I to current_user', wanted);
+            exception
+                when duplicate_object or unique_violation then null; -- made by a migration next door just now
+            end;
+        end if;
     end loop;
 end
 $$;

@@ -169,6 +169,8 @@ pub struct ScanSettings {
     pub missing_cap: u32,
     /// `MIN_CYCLE_SECONDS`: a new cycle begins no sooner than this after the last one began.
     pub min_cycle: time::Duration,
+    /// `TICK_SECONDS`: how long a tick of `cargo tick` may issue calls. In Lambda it is the function's timeout, less a reserve.
+    pub tick: Duration,
     /// `SWEEP_AFTER_SECONDS`: a payment that has not ended is a suspect when it was not updated for longer.
     pub sweep_after: time::Duration,
     /// `KEYSET`: the order of the walk; `None` where the type of the key decides.
@@ -194,6 +196,7 @@ impl ScanSettings {
             },
             missing_cap: number(lookup, "MISSING_CAP", 50, 0, 1_000_000)?,
             min_cycle: time::Duration::seconds(number(lookup, "MIN_CYCLE_SECONDS", 21_600, 0, 31_536_000)?),
+            tick: Duration::from_secs(number(lookup, "TICK_SECONDS", 55, 1, 86_400)?),
             sweep_after: time::Duration::seconds(number(lookup, "SWEEP_AFTER_SECONDS", 600, 0, 31_536_000)?),
             keyset: keyset(lookup)?,
         })

@@ -11,6 +11,7 @@ pub mod budget;
 pub mod clock;
 pub mod config;
 pub mod domain;
+pub mod error_chain;
 pub mod gateway;
 pub mod scan;
 pub mod store;

@@ -2,10 +2,11 @@
 
 use local::fake::Fault;
 use reconciler::scan::RunError;
-use reconciler::scan::steps::Steps;
+use reconciler::scan::steps::{Step, Steps};
 use reconciler::telemetry::Outcome;
 use time::Duration;
 
+use crate::schedule::Actor;
 use crate::world::World;
 
 #[tokio::test]
@@ -224,4 +225,55 @@ async fn a_wrong_key_is_not_drift() {
         assert!(world.outbox().await.is_empty(), "{fault:?}");
         assert_eq!(world.number("select revision from reconciliation.cursor").await, 0, "{fault:?}");
     }
+}
+
+#[tokio::test]
+async fn a_tick_that_comes_nowhere_leaves_a_good_one_and_a_release_alone() {
+    let mut world = World::new().await;
+    world.set(&[("MISSING_CAP", "5")]);
+    world.pairs(20, "paid", "succeeded").await;
+    let elsewhere = World::scan_session(&world.database).await;
+    let away = local::fake::FakeStripe::new();
+    away.fail_all(Some(Fault::Dropped));
+
+    let mut good = Actor::new(async |steps| world.tick_in(&world.scan, &steps, None).await.unwrap());
+    good.go_on_to(Step::Observed).await;
+    let bad = world.tick_with(&elsewhere, &away, &Steps::Unwatched, None).await.unwrap();
+    assert_eq!((bad.outcome, bad.unverifiable), (Outcome::Stopped, 10));
+    let report = good.finish().await;
+    assert_eq!((report.outcome, report.in_sync), (Outcome::Advanced, 20));
+
+    world.cycle().await;
+    (1..=20).for_each(|number| world.stripe.remove(&format!("pi_{number}")));
+    let withheld = world.tick().await.unwrap_err();
+    let RunError::Withheld { revision, .. } = withheld else { panic!("{withheld:?}") };
+    let released = reconciler::store::cursor::release(&world.scan, "payments-vs-stripe", revision).await.unwrap();
+    assert_eq!(released, reconciler::store::cursor::Release::Released);
+    world.stripe.fail_next(Fault::RateLimited);
+    assert_eq!(world.ticked().await.outcome, Outcome::Stopped);
+    assert_eq!(world.ticked().await.needs_review, 20, "it is still released");
+}
+
+#[tokio::test]
+async fn a_limit_met_by_the_list_slows_all_down_too() {
+    let world = World::new().await;
+    world.pairs(12, "paid", "succeeded").await;
+    world.stripe.fail_all(Some(Fault::ServerError));
+    world.ticked().await;
+    world.ticked().await;
+    let list = world.stripe.requests().len() + 10 * 3 + 1;
+    world.stripe.fail_nth(list, Fault::RateLimited);
+    let report = world.ticked().await;
+    assert_eq!((report.outcome, report.throttled, report.requests), (Outcome::Stopped, 1, 31));
+    assert_eq!(world.number("select throttle_level::bigint from reconciliation.api_budget").await, 1);
+}
+
+#[tokio::test]
+async fn a_client_secret_in_the_place_of_a_reference_goes_nowhere() {
+    let world = World::new().await;
+    world.payment(Some("pi_1_secret_hush"), "paid", 60).await;
+    let report = world.ticked().await;
+    assert_eq!((report.needs_review, report.requests), (1, 0));
+    let finding = world.texts("select kind, external_ref, evidence::text from reconciliation.finding").await.remove(0);
+    assert!(finding.starts_with("malformed_reference pi_1_secret_…") && !finding.contains("hush"), "{finding}");
 }

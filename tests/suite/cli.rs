@@ -283,6 +283,98 @@ async fn migrating_twice_and_two_at_once_is_the_same_as_once() {
 }
 
 #[tokio::test]
+async fn migrating_without_naming_an_adapter_keeps_the_one_that_is_there() {
+    let database = shared_cluster().await.unwrap().empty_database().await.unwrap();
+    let url = database.url();
+    let migrate = |arguments: &[&str]| start(&binaries().join("tick"), arguments, [("DATABASE_URL", url.as_str())]);
+    let (code, _, stderr) = migrate(&["migrate", "--adapter", "uuid_checkout"]).ended().await;
+    assert_eq!(code, 0, "{stderr}");
+    let (code, _, stderr) = migrate(&["migrate"]).ended().await;
+    assert_eq!(code, 0, "{stderr}");
+    assert!(stderr.contains("the adapter that was there stays") && stderr.contains("by created_at"), "{stderr}");
+    let db = connect(&url).await;
+    let payments: bool = db.query_one("select to_regclass('public.payments') is null", &[]).await.unwrap().get(0);
+    assert!(payments, "no table of the default adapter's");
+}
+
+#[tokio::test]
+async fn a_schema_of_the_same_name_that_is_somebody_elses_is_left_alone() {
+    let database = shared_cluster().await.unwrap().empty_database().await.unwrap();
+    let url = database.url();
+    let db = connect(&url).await;
+    db.batch_execute("create schema reconciliation; grant usage on schema reconciliation to public; create table reconciliation.ours ()")
+        .await
+        .unwrap();
+    let before = "select nspacl::text from pg_namespace where nspname = 'reconciliation'";
+    let rights: String = db.query_one(before, &[]).await.unwrap().get(0);
+    let (code, _, stderr) =
+        start(&binaries().join("tick"), &["migrate"], [("DATABASE_URL", url.as_str())]).ended().await;
+    assert_eq!(code, 1);
+    assert!(stderr.contains("it is not the reconciler's"), "{stderr}");
+    assert_eq!(db.query_one(before, &[]).await.unwrap().get::<_, String>(0), rights);
+    let made: bool = db.query_one("select to_regclass('public.payments') is not null", &[]).await.unwrap().get(0);
+    assert!(!made, "nothing was changed");
+}
+
+#[tokio::test]
+async fn a_write_port_that_takes_another_type_is_told_before_the_first_payment() {
+    let shop = Shop::with(1, "paid", "succeeded").await;
+    let integer = "drop function reconciliation.apply_transition(bigint, text, jsonb);
+        create function reconciliation.apply_transition(id integer, t text, e jsonb) returns text language sql as $$ select 'written' $$";
+    shop.world.owner.batch_execute(integer).await.unwrap();
+    let (code, _, stderr) = shop.tick(&["forward-scan"], &[]).ended().await;
+    assert_eq!(code, 1, "{stderr}");
+    assert!(
+        stderr.contains("apply_transition(bigint, text, jsonb)") && stderr.contains("integer, text, jsonb"),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn an_owner_who_may_not_create_roles_migrates_where_they_are_there() {
+    let shop = Shop::with(1, "paid", "succeeded").await; // the roles of this server are there
+    let database = shop.world.database.cluster().empty_database().await.unwrap();
+    let owner = connect(&database.url()).await;
+    let name = format!("owner_of_{}", database.name());
+    let made = format!(
+        "create role {name} login; grant create on database {} to {name}; grant create on schema public to {name}; grant reconciler_scan to {name}",
+        database.name()
+    );
+    owner.batch_execute(&made).await.unwrap();
+    let url = database.url_as(&name);
+    let (code, _, stderr) =
+        start(&binaries().join("tick"), &["migrate"], [("DATABASE_URL", url.as_str())]).ended().await;
+    assert_eq!(code, 0, "{stderr}");
+    let (code, stdout, stderr) = shop.tick(&["forward-scan"], &[("DATABASE_URL", &url)]).ended().await;
+    assert_eq!((code, &lines(&stdout)[0]["outcome"]), (0, &"wrapped".into()), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_tick_ends_by_itself_however_long_stripe_asks_to_wait() {
+    let shop = Shop::with(3, "paid", "succeeded").await;
+    let budget = "insert into reconciliation.api_budget (account, share, slot_at, next_free_at)
+                  values ('own', 'total', now(), now() + interval '1 hour')";
+    shop.world.owner.batch_execute(budget).await.unwrap();
+    let (code, stdout, stderr) = shop.tick(&["forward-scan"], &[]).ended().await;
+    assert_eq!(
+        (code, &lines(&stdout)[0]["outcome"], &lines(&stdout)[0]["requests"]),
+        (0, &"partial".into(), &0.into()),
+        "{stderr}"
+    );
+}
+
+#[tokio::test]
+async fn what_makes_a_guard_useless_is_said() {
+    let shop = Shop::with(1, "paid", "succeeded").await;
+    let (_, _, stderr) = shop.tick(&["forward-scan"], &[("BATCH_SIZE", "50")]).ended().await;
+    assert!(stderr.contains("MISSING_CAP is not below BATCH_SIZE"), "{stderr}");
+    let (_, _, stderr) =
+        shop.tick(&["forward-scan"], &[("BATCH_SIZE", "51"), ("STRIPE_API_BASE", "http://127.0.0.1:1")]).ended().await;
+    assert!(!stderr.contains("MISSING_CAP"), "{stderr}");
+    assert!(stderr.contains("Stripe does not answer") && stderr.contains("refused"), "the cause is said too: {stderr}");
+}
+
+#[tokio::test]
 async fn the_demo_runs_against_a_test_key_too() {
     let shop = Shop::with(40, "paid", "succeeded").await;
     let path = local::postgres::environment("PATH").unwrap_or_default();
@@ -295,6 +387,6 @@ async fn the_demo_runs_against_a_test_key_too() {
     assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
 
     let (code, _, stderr) = demo(&["--stripe-key", "rk_live_hush"]).ended().await;
-    assert_eq!(code, 1);
+    assert_eq!(code, 2);
     assert!(stderr.contains("takes a test key only") && !stderr.contains("hush"), "{stderr}");
 }

@@ -204,3 +204,24 @@ async fn a_three_day_outage_of_the_webhook_goes_through_however_much_there_is() 
     assert_eq!(reports.last().unwrap().outcome, Outcome::Wrapped);
     assert_eq!(world.number("select count(distinct aggregate) from reconciliation.outbox").await, 5_000);
 }
+
+#[tokio::test]
+async fn an_open_finding_that_comes_to_need_compensation_announces_it() {
+    let world = World::new().await;
+    world.payment(Some("pi_gone"), "pending", 60).await;
+    world.cycle().await;
+    assert!(world.outbox().await.is_empty(), "a pending one was never sent");
+    world.update("status = 'finalizing'", "true").await;
+    assert_eq!(world.cycle().await[0].findings_opened, 0);
+    assert_eq!(world.outbox().await, ["event PaymentCompensationRequired"]);
+
+    // and another reference is another compensation, and other evidence
+    world.update("stripe_payment_intent_id = 'pi_gone_too'", "true").await;
+    for _ in 0..2 {
+        world.cycle().await;
+    }
+    let events = "select payload ->> 'external_ref' from reconciliation.outbox order by id";
+    assert_eq!(world.texts(events).await, ["pi_gone", "pi_gone_too"]);
+    let finding = "select external_ref, evidence ->> 'external_ref' from reconciliation.finding";
+    assert_eq!(world.texts(finding).await, ["pi_gone_too pi_gone_too"]);
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use lambda_simulator::Simulator;
+use local::sandbox::{self, Sandbox};
 use serde_json::{Value, json};
 
 use crate::binaries::{Running, binaries, start};
@@ -108,6 +109,29 @@ async fn a_panic_is_reported_and_survived() {
     let (_, message) = host.failure(json!({"panic": true})).await;
     assert!(message.contains("told to panic"), "{message}");
     assert_eq!(host.answer(json!({"n": 2})).await, json!({"n": 2}), "the same process goes on");
+}
+
+#[tokio::test]
+async fn a_refused_key_and_a_withheld_batch_have_types_of_their_own() {
+    for (fault, error_type, words) in [
+        (sandbox::Fault::InvalidKey, "StripeKeyRefused", "Stripe refused the key"),
+        (sandbox::Fault::WrongMode, "BatchWithheld", "cargo tick release --job payments-vs-stripe --revision 0"),
+    ] {
+        let world = World::new().await;
+        let insert = "insert into payments (order_id, stripe_payment_intent_id, status, created_at, updated_at)
+                      values ('o', 'pi_1', 'paid', now() - interval '2 h', now() - interval '1 h')";
+        world.owner.batch_execute(insert).await.unwrap();
+        let stripe = Sandbox::start(sandbox::Options::default()).await.unwrap();
+        stripe.with(|account, _| account.add_fault(sandbox::FaultRule::always(fault)));
+        let url = world.database.url();
+        let settings = [("DATABASE_URL", url.as_str()), ("STRIPE_API_KEY", KEY), ("STRIPE_API_BASE", &stripe.base_url)];
+        let host = Host::new(&forward_scan(), &settings).await;
+        let (failed, message) = host.failure(json!({})).await;
+        assert_eq!(failed, error_type, "{message}");
+        assert!(message.contains(words) && !message.contains(KEY), "{message}");
+        let (stdout, stderr) = host.running.kill();
+        assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
+    }
 }
 
 #[tokio::test]

@@ -266,8 +266,8 @@ async fn two_scans_over_the_same_rows_in_opposite_order_do_not_deadlock() {
         let (first, second) = (judged(&there, 0), judged(&batch, 1));
         let stays = CursorMove { from: None, to: None, wraps: false, begins: false, cleans: false };
         let (one, other) = tokio::join!(
-            commit_batch(&sessions[0], "there", world.keyset, round, world.now(), &stays, &first),
-            commit_batch(&sessions[1], "back", world.keyset, round, world.now(), &stays, &second),
+            commit_batch(&sessions[0], "there", world.keyset, 0, world.now(), &stays, &first),
+            commit_batch(&sessions[1], "back", world.keyset, 0, world.now(), &stays, &second),
         );
         assert!(matches!((one.unwrap(), other.unwrap()), (CommitOutcome::Written(_), CommitOutcome::Written(_))));
     }
@@ -363,7 +363,8 @@ async fn a_commit_that_postgres_ends_to_break_a_deadlock_is_sent_again() {
     );
     let report = report.unwrap();
     assert_eq!((report.outcome, report.in_sync), (Outcome::Advanced, 5));
-    assert_eq!(deadlocks(&world, &[&victim]).await, 1, "or the test has not made what it tests");
+    // one, or more where the commit is back before the rival has seen that its turn has come
+    assert!(deadlocks(&world, &[&victim]).await >= 1, "or the test has not made what it tests");
 }
 
 /// How many deadlocks these sessions were ended for. A session publishes its count when it is told to, at its next command.

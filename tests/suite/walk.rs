@@ -171,3 +171,83 @@ async fn ids_are_compared_as_their_type_not_as_text() {
     assert_eq!(world.never_verified().await, 0);
     assert_eq!(world.stripe.requests().len(), 25);
 }
+
+#[tokio::test]
+async fn an_old_payment_behind_a_fresh_one_is_seen() {
+    // keys that do not grow with time, walked by id all the same
+    let world = World::new().await;
+    world.stripe.put("pi_fresh", "succeeded", world.now());
+    world.payment(Some("pi_fresh"), "paid", 1).await;
+    for number in 1..=5 {
+        world.pair(&format!("pi_{number}"), "paid", "canceled").await;
+    }
+    let report = world.ticked().await;
+    assert_eq!((report.needs_review, report.in_flight), (5, 1));
+    assert_eq!(world.never_verified().await, 1);
+}
+
+#[tokio::test]
+async fn a_view_that_is_empty_as_a_whole_is_not_believed() {
+    let world = World::new().await;
+    world.pairs(3, "pending", "succeeded").await;
+    world.cycle().await;
+    world
+        .owner
+        .batch_execute("alter table payments rename to hidden; create table payments (like hidden)")
+        .await
+        .unwrap();
+    world.owner.batch_execute(migrate::DEFAULT_ADAPTER).await.unwrap();
+    assert_eq!(world.number("select count(*) from reconciliation.payment").await, 0);
+    for _ in 0..2 {
+        assert_eq!(world.ticked().await.outcome, Outcome::Wrapped);
+    }
+    assert_eq!(world.number("select count(*) from reconciliation.observation").await, 3);
+    assert_eq!(world.findings().await, ["missed_success repairable open"; 3]);
+}
+
+#[tokio::test]
+async fn no_date_and_no_null_stops_the_walk() {
+    let world = World::new().await;
+    world.pairs(8, "paid", "succeeded").await;
+    world
+        .owner
+        .batch_execute(
+            "alter table payments alter column created_at drop not null, alter column updated_at drop not null",
+        )
+        .await
+        .unwrap();
+    for (number, set) in [
+        (1, "created_at = 'infinity'"),
+        (2, "created_at = '-infinity'"),
+        (3, "created_at = '12000-01-01'"),
+        (4, "updated_at = null"),
+        (5, "updated_at = 'infinity'"),
+        (6, "updated_at = '-infinity'"),
+        (7, "created_at = null, updated_at = null"),
+    ] {
+        world.update(set, &format!("stripe_payment_intent_id = 'pi_{number}'")).await;
+    }
+    world.cycle().await;
+    assert_eq!(world.never_verified().await, 0);
+
+    let mut by_time = World::new().await;
+    by_time.keyset = reconciler::store::Keyset::CreatedAt;
+    by_time.pairs(4, "paid", "succeeded").await;
+    by_time.update("created_at = 'infinity'", "stripe_payment_intent_id = 'pi_1'").await;
+    by_time.update("created_at = '-infinity'", "stripe_payment_intent_id = 'pi_2'").await;
+    by_time.cycle().await;
+    assert_eq!(by_time.never_verified().await, 1, "in this order the end of time is met when it has come");
+}
+
+#[tokio::test]
+async fn a_view_that_names_a_payment_twice_stops_no_walk() {
+    let mut world = World::new().await;
+    world.set(&[("BATCH_SIZE", "3")]);
+    world.pairs(5, "pending", "succeeded").await;
+    let view: String = world.rows_of("select pg_get_viewdef('reconciliation.payment'::regclass)").await[0].get(0);
+    let twice = format!("{} , generate_series(1, 2)", view.trim_end().trim_end_matches(';'));
+    world.owner.batch_execute(&format!("create or replace view reconciliation.payment as {twice}")).await.unwrap();
+    world.cycle().await;
+    assert_eq!(world.findings().await.len(), 5);
+    assert_eq!(world.outbox().await.len(), 5);
+}

@@ -74,7 +74,7 @@ impl World {
         let cluster = shared_cluster().await.expect("a Postgres to test with");
         let database = cluster
             .database(&format!("{key} {}", migrate::fingerprint(sql)), async |url| {
-                migrate::apply(&mut connect(&url).await, sql).await?;
+                migrate::apply(&mut connect(&url).await, Some(sql)).await?;
                 Ok(())
             })
             .await

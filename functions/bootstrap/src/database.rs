@@ -3,6 +3,7 @@
 //! TLS is required wherever the server is not on this machine, with its chain and host name verified. The connector is built
 //! once, and only where it is needed: parsing the system's CA store is most of a cold start.
 
+use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
@@ -168,8 +169,13 @@ impl Database {
 }
 
 /// A connection with the login's own rights, for migrations.
+/// Statements may take as long as they need: an index on a large table does.
 pub async fn connect_as_owner(settings: &DatabaseSettings) -> Result<Client, DatabaseError> {
-    connect(&config_of(settings)?, &OnceLock::new()).await
+    let config = config_of(settings)?;
+    let client = connect(&config, &OnceLock::new()).await?;
+    let longer = client.batch_execute("set statement_timeout = 0; set lock_timeout = '2min'").await;
+    longer.map_err(|source| DatabaseError::Session { at: place(&config), source })?;
+    Ok(client)
 }
 
 fn config_of(settings: &DatabaseSettings) -> Result<Config, DatabaseError> {
@@ -192,10 +198,13 @@ fn config_of(settings: &DatabaseSettings) -> Result<Config, DatabaseError> {
 }
 
 fn is_on_this_machine(config: &Config) -> bool {
-    config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => matches!(name.as_str(), "localhost" | "127.0.0.1" | "::1"),
+    // hostaddr, where it is given, is where the connection really goes
+    let addresses = config.get_hostaddrs().iter().all(IpAddr::is_loopback);
+    let hosts = config.get_hosts().iter().all(|host| match host {
+        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
         Host::Unix(_) => true,
-    })
+    });
+    addresses && hosts
 }
 
 async fn connect(config: &Config, connector: &OnceLock<TlsConnector>) -> Result<Client, DatabaseError> {
@@ -260,6 +269,9 @@ mod tests {
             ("postgres://u:p@127.0.0.1/x?sslmode=require", SslMode::Require),
             ("postgres://u@%2Frun%2Fpostgresql/x", SslMode::Disable),
             ("host=/run/postgresql,db.example user=u", SslMode::Require),
+            ("postgres://u:p@localhost/x?hostaddr=10.0.0.7", SslMode::Require),
+            ("postgres://u:p@/x?hostaddr=10.0.0.7", SslMode::Require),
+            ("postgres://u:p@localhost/x?hostaddr=127.0.0.2", SslMode::Disable),
         ] {
             assert_eq!(config(url).unwrap().get_ssl_mode(), mode, "{url}");
         }

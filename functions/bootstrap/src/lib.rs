@@ -85,20 +85,7 @@ impl TickError {
     }
 }
 
-/// An error and its causes in one line. A cause that its effect already quotes is not said twice.
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let words = error.to_string();
-        if !text.contains(&words) {
-            text.push_str(": ");
-            text.push_str(&words);
-        }
-        cause = error.source();
-    }
-    text
-}
+pub use reconciler::error_chain::chain;
 
 impl ScanHost {
     /// Reads all settings and builds what is built once. Calls nothing. `share`: the function's part of the budget, where it
@@ -113,6 +100,13 @@ impl ScanHost {
                 "REQUESTS_PER_SECOND is above {REQUESTS_PER_SECOND_CALM}: the checkout shares the account's limits"
             );
         }
+        if settings.missing_cap >= settings.batch_size {
+            tracing::warn!(
+                missing_cap = settings.missing_cap,
+                batch_size = settings.batch_size,
+                "MISSING_CAP is not below BATCH_SIZE: no number of missing payments will ever withhold a batch"
+            );
+        }
         let clock = Clock::System;
         Ok(Self {
             database: Database::new(&database, SCAN_ROLE)?,
@@ -121,6 +115,11 @@ impl ScanHost {
             clock,
             settings,
         })
+    }
+
+    /// When a tick that begins now has to stop issuing calls, where nobody else says so: after `TICK_SECONDS`.
+    pub fn own_deadline(&self) -> Timestamp {
+        self.clock.now() + self.settings.tick
     }
 
     /// Runs one tick. No call to Stripe is issued after `deadline`.

@@ -46,6 +46,8 @@ const UNLOCK: &str = "select pg_advisory_unlock(7228637711)";
 pub struct Applied {
     /// The versions that were not there before.
     pub versions: Vec<String>,
+    /// Whether an adapter was applied; else the one that was there stays.
+    pub adapter: bool,
     /// The order of the walk that fits the key.
     pub keyset: Keyset,
 }
@@ -56,6 +58,12 @@ pub enum MigrateError {
     /// Another migration could not be waited for, or the schema not be made.
     #[error("could not prepare the database for the migration")]
     Prepare(#[source] tokio_postgres::Error),
+    /// There is a schema of our name, with tables that are none of ours.
+    #[error(
+        "there is a schema named reconciliation in this database already, and it is not the reconciler's: rename it, or \
+         give the reconciler a database where the name is free. Nothing was changed"
+    )]
+    SomebodyElses,
     /// A version of ours failed.
     #[error("could not apply the schema")]
     Versions(#[source] refinery::Error),
@@ -77,8 +85,9 @@ pub fn fingerprint(adapter: &str) -> u64 {
     hasher.finish()
 }
 
-/// Applies what is missing of the schema, the adapter, and the grants, and checks the ports.
-pub async fn apply(db: &mut Client, adapter: &str) -> Result<Applied, MigrateError> {
+/// Applies what is missing of the schema, the adapter, and the grants, and checks the ports. Without an adapter the one that
+/// is there stays, and the default one is applied where there is none.
+pub async fn apply(db: &mut Client, adapter: Option<&str>) -> Result<Applied, MigrateError> {
     db.batch_execute(LOCK).await.map_err(MigrateError::Prepare)?;
     let applied = apply_locked(db, adapter).await;
     // Ending the session lets go of the lock as well, so an error here is the connection's and shows there.
@@ -88,17 +97,25 @@ pub async fn apply(db: &mut Client, adapter: &str) -> Result<Applied, MigrateErr
     Ok(applied)
 }
 
-async fn apply_locked(db: &mut Client, adapter: &str) -> Result<Applied, MigrateError> {
+async fn apply_locked(db: &mut Client, adapter: Option<&str>) -> Result<Applied, MigrateError> {
+    let found = db.query_typed_one(include_str!("found.sql"), &[]).await.map_err(MigrateError::Prepare)?;
+    if found.try_get("somebody_elses").map_err(MigrateError::Prepare)? {
+        return Err(MigrateError::SomebodyElses);
+    }
+    let has_adapter: bool = found.try_get("has_adapter").map_err(MigrateError::Prepare)?;
+    let adapter = adapter.or((!has_adapter).then_some(DEFAULT_ADAPTER));
     // Notices ("already exists, skipping") would only hide what matters.
     db.batch_execute("set client_min_messages = warning; create schema if not exists reconciliation")
         .await
         .map_err(MigrateError::Prepare)?;
     let mut versions = run_to(db, Target::Version(BEFORE_ADAPTER)).await?;
-    in_one_transaction(db, adapter).await.map_err(MigrateError::Adapter)?;
+    if let Some(adapter) = adapter {
+        in_one_transaction(db, adapter).await.map_err(MigrateError::Adapter)?;
+    }
     versions.extend(run_to(db, Target::Latest).await?);
     in_one_transaction(db, GRANTS).await.map_err(MigrateError::Grants)?;
     let ports = check_ports(db).await?;
-    Ok(Applied { versions, keyset: ports.keyset })
+    Ok(Applied { versions, adapter: adapter.is_some(), keyset: ports.keyset })
 }
 
 async fn run_to(db: &mut Client, target: Target) -> Result<Vec<String>, MigrateError> {

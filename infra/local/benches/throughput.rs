@@ -60,7 +60,7 @@ async fn main() -> anyhow::Result<()> {
     let cluster = own_cluster(settings, ClusterOptions { durable: true, tcp_port: None }).await?;
     let database = cluster
         .database("bench", async |url| {
-            migrate::apply(&mut connect(&url).await?, migrate::DEFAULT_ADAPTER).await?;
+            migrate::apply(&mut connect(&url).await?, Some(migrate::DEFAULT_ADAPTER)).await?;
             Ok(())
         })
         .await?;

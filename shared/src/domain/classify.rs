@@ -51,16 +51,18 @@ pub fn before_asking(payment: &Payment, policy: &Policy, now: Timestamp) -> Befo
     match &payment.reference {
         Reference::WellFormed(id) => BeforeAsking::Ask(id.clone()),
         Reference::Malformed(_) => BeforeAsking::Settled(review(Kind::MalformedReference)),
-        Reference::Absent => BeforeAsking::Settled(without_reference(&payment.state)),
+        Reference::Absent => BeforeAsking::Settled(without_reference(&payment.state, age > policy.in_flight_max)),
     }
 }
 
 /// A row without a reference. `paid` without any PaymentIntent is a claim that nothing stands behind, so a person looks;
 /// payments that are taken by other means than Stripe do not belong into the view.
-fn without_reference(state: &LocalState) -> Judgement {
+fn without_reference(state: &LocalState, stalled: bool) -> Judgement {
     match state {
         LocalState::Pending | LocalState::Failed => Judgement::InSync,
-        // The reverse scan looks for their charge by match_key, and reports it when a complete window has none.
+        // The reverse scan looks for their charge by match_key, and reports it when a complete window has none. This is the
+        // net below that net.
+        LocalState::Finalizing | LocalState::Expired if stalled => review(Kind::StalledInFlight),
         LocalState::Finalizing | LocalState::Expired => Judgement::InFlight,
         LocalState::Paid => review(Kind::NoExternalReference),
         LocalState::Unmapped(_) => review(Kind::UnmappedState),

@@ -189,6 +189,9 @@ fn what_cannot_be_asked_for_is_judged_from_the_row() {
     assert_eq!(settled(Some("failed"), None), "in_sync");
     assert_eq!(settled(Some("finalizing"), None), "in_flight", "waits for the reverse scan");
     assert_eq!(settled(Some("expired"), None), "in_flight", "waits for the reverse scan");
+    let long_ago = payment(Some("expired"), None, Duration::days(31));
+    let stalled = BeforeAsking::Settled(Judgement::NeedsReview { kind: Kind::StalledInFlight, compensation: false });
+    assert_eq!(before_asking(&long_ago, &POLICY, NOW), stalled, "but not for ever");
     assert_eq!(settled(Some("paid"), None), "needs_review no_external_reference");
     assert_eq!(settled(Some("odd"), None), UNMAPPED);
     assert_eq!(settled(Some("odd"), Some("pi_1")), "ask pi_1");

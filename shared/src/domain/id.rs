@@ -27,7 +27,10 @@ impl fmt::Display for PaymentId {
 /// The longest id that Stripe gives out, in bytes.
 pub const EXTERNAL_REF_MAX_LEN: usize = 255;
 
-/// The id of a PaymentIntent: `^pi_[A-Za-z0-9_]+$`, at most 255 bytes.
+/// What a client secret has and an id has not: `pi_…_secret_…`.
+pub const CLIENT_SECRET_MARK: &str = "_secret_";
+
+/// The id of a PaymentIntent: `^pi_[A-Za-z0-9_]+$`, at most 255 bytes, and no client secret.
 ///
 /// Only a value of this type is ever put into a URL. An empty reference would turn "retrieve" into "list", and
 /// one with a slash into some other endpoint.
@@ -39,6 +42,7 @@ impl ExternalRef {
     pub fn parse(text: &str) -> Option<Self> {
         let rest = text.strip_prefix("pi_")?;
         let well_formed = !rest.is_empty()
+            && !text.contains(CLIENT_SECRET_MARK)
             && text.len() <= EXTERNAL_REF_MAX_LEN
             && rest.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         well_formed.then(|| Self(text.to_owned()))
@@ -67,9 +71,20 @@ mod tests {
             assert_eq!(ExternalRef::parse(good).map(|r| r.as_str().to_owned()), Some(good.to_owned()));
         }
         let too_long = format!("pi_{}", "x".repeat(EXTERNAL_REF_MAX_LEN - 2));
-        for bad in
-            ["", "pi_", "PI_1", "ch_1", " pi_1", "pi_1 ", "pi_1/../x", "pi_1?a=b", "pi_ü", "pi_1\n", too_long.as_str()]
-        {
+        for bad in [
+            "",
+            "pi_1_secret_2",
+            "pi_",
+            "PI_1",
+            "ch_1",
+            " pi_1",
+            "pi_1 ",
+            "pi_1/../x",
+            "pi_1?a=b",
+            "pi_ü",
+            "pi_1\n",
+            too_long.as_str(),
+        ] {
             assert_eq!(ExternalRef::parse(bad), None, "{bad:?}");
         }
     }

@@ -1,7 +1,7 @@
 //! A payment as the reconciler sees it: one row of the view `reconciliation.payment`, and what is known of it so far.
 
 use super::Timestamp;
-use super::id::{ExternalRef, PaymentId};
+use super::id::{CLIENT_SECRET_MARK, ExternalRef, PaymentId};
 
 /// What the application believes about a payment (the desired side of the comparison).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,7 +52,7 @@ pub enum Reference {
     Absent,
     /// Looks like the id of a PaymentIntent.
     WellFormed(ExternalRef),
-    /// Anything else, word for word. Never sent to Stripe.
+    /// Anything else, word for word but for a client secret. Never sent to Stripe.
     Malformed(String),
 }
 
@@ -61,7 +61,12 @@ impl Reference {
     pub fn from_view(text: Option<String>) -> Self {
         match text {
             None => Self::Absent,
-            Some(text) => ExternalRef::parse(&text).map_or_else(|| Self::Malformed(text), Self::WellFormed),
+            Some(text) => match (ExternalRef::parse(&text), text.split_once(CLIENT_SECRET_MARK)) {
+                (Some(id), _) => Self::WellFormed(id),
+                // a client secret was stored for an id: it must not get into a log, a finding or an event
+                (None, Some((before, _secret))) => Self::Malformed(format!("{before}{CLIENT_SECRET_MARK}…")),
+                (None, None) => Self::Malformed(text),
+            },
         }
     }
 
@@ -126,6 +131,7 @@ mod tests {
     fn null_is_absent_and_empty_is_malformed() {
         assert_eq!(Reference::from_view(None), Reference::Absent);
         assert_eq!(Reference::from_view(Some(String::new())), Reference::Malformed(String::new()));
+        assert_eq!(Reference::from_view(Some("pi_1_secret_hush".into())).as_str(), Some("pi_1_secret_…"));
         assert!(matches!(Reference::from_view(Some("pi_1".into())), Reference::WellFormed(_)));
         assert!(matches!(Reference::from_view(Some("pi_1/refunds".into())), Reference::Malformed(_)));
     }

@@ -3,10 +3,14 @@
 //! A cycle **begins** if and only if none runs and `min_cycle` has passed since the last one began: a small table must not
 //! burn the account's read allocation by going round every minute.
 //!
-//! A cycle **ends** at the horizon, the first payment that was created within the grace period before now (or as much after
-//! it, for clocks differ): behind it, rows of transactions that commit late may still appear. Where there is no such payment
-//! it ends when nothing is left to load. A payment dated further ahead than that is no horizon, or one wrong date would keep
-//! everything behind it from ever being seen.
+//! A cycle **ends** at the horizon, from which on all loaded payments were created within the grace period before now (or as
+//! much after it, for clocks differ): among them, rows of transactions that commit late may still appear. Where there is no
+//! such payment it ends when nothing is left to load.
+//!
+//! The design says "the first row created within the grace period". In the order of ids that do not grow with time, old
+//! payments may stand behind a fresh one, and would never be seen as long as there is some fresh one before them. So a fresh
+//! payment with an old one behind it is passed, in flight, and is met in the next cycle. A payment dated further ahead than
+//! the grace period is not fresh but wrongly dated.
 
 use crate::domain::Timestamp;
 use crate::domain::payment::Payment;
@@ -37,13 +41,11 @@ pub fn turn(cursor: &Cursor, min_cycle: Duration, now: Timestamp) -> Turn {
 
 /// How many of the payments, which are in key order, come before the horizon.
 pub fn before_horizon(payments: &[Payment], grace: Duration, now: Timestamp) -> usize {
-    payments
-        .iter()
-        .position(|payment| {
-            let age = now - payment.created_at;
-            age < grace && -age <= grace
-        })
-        .unwrap_or(payments.len())
+    let fresh = |payment: &&Payment| {
+        let age = now - payment.created_at;
+        age < grace && -age <= grace
+    };
+    payments.len() - payments.iter().rev().take_while(fresh).count()
 }
 
 #[cfg(test)]
@@ -71,10 +73,11 @@ mod tests {
     }
 
     #[test]
-    fn the_horizon_is_the_first_fresh_payment() {
+    fn the_horizon_is_where_only_fresh_payments_follow() {
         let old = Duration::hours(1);
         assert_eq!(before_horizon(&created(&[old, old]), GRACE, NOW), 2);
-        assert_eq!(before_horizon(&created(&[old, Duration::minutes(9), old]), GRACE, NOW), 1);
+        assert_eq!(before_horizon(&created(&[old, Duration::minutes(9), Duration::ZERO]), GRACE, NOW), 1);
+        assert_eq!(before_horizon(&created(&[Duration::minutes(9), old]), GRACE, NOW), 2, "an old one behind is seen");
         assert_eq!(
             before_horizon(&created(&[GRACE, Duration::ZERO]), GRACE, NOW),
             1,

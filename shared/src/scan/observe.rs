@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::domain::Timestamp;
 use crate::domain::external::External;
 use crate::domain::id::ExternalRef;
+use crate::error_chain::chain;
 use crate::gateway::{Gateway, GatewayError, ListQuery, Remedy};
 
 /// Unanswered calls in a row that stop a batch.
@@ -193,6 +194,10 @@ async fn hold_up_or_pass_over<G: Gateway>(
         pass_over(unanswered, answers);
         return Ok(None);
     }
+    tracing::warn!(
+        unanswered = unanswered.len(),
+        "Stripe does not answer: the walk stops here and the next tick goes on"
+    );
     Ok(Some(Stop::Outage))
 }
 
@@ -228,22 +233,33 @@ async fn call<G: Gateway>(observing: &Observing<'_, G>, id: &ExternalRef, sent: 
         match error.remedy() {
             Remedy::EndTick => return Err(ObserveError::Refused { asked: id.to_string(), source: error }),
             Remedy::StopBatch { retry_after } => {
-                sent.throttled.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(%id, %error, "Stripe asked to slow down");
-                observing.budget.throttle(observing.db, slot, retry_after).await?;
+                slow_down(observing, sent, slot, retry_after, &error).await?;
                 return Ok(Call::RateLimited);
             }
             Remedy::Retry if attempt < ATTEMPTS => {
-                tracing::debug!(%id, %error, attempt, "asking again");
+                tracing::debug!(%id, error = %chain(&error), attempt, "asking again");
                 observing.clock.sleep(backoff(attempt)).await;
                 attempt += 1;
             }
             Remedy::Retry | Remedy::GiveUp => {
-                tracing::info!(%id, %error, attempt, "no confirmed answer");
+                tracing::info!(%id, error = %chain(&error), attempt, "no confirmed answer");
                 return Ok(Call::Unanswered);
             }
         }
     }
+}
+
+/// Stripe asked to slow down: everybody does.
+async fn slow_down<G>(
+    observing: &Observing<'_, G>,
+    sent: &Sent,
+    slot: Slot,
+    retry_after: Option<Duration>,
+    error: &GatewayError,
+) -> Result<(), BudgetError> {
+    sent.throttled.fetch_add(1, Ordering::Relaxed);
+    tracing::warn!(%error, "Stripe asked to slow down");
+    observing.budget.throttle(observing.db, slot, retry_after).await
 }
 
 async fn take_slot<G>(observing: &Observing<'_, G>) -> Result<Option<Slot>, BudgetError> {
@@ -264,14 +280,18 @@ fn backoff(attempt: u32) -> Duration {
 
 /// Whether Stripe answers a plain list at all.
 async fn stripe_is_there<G: Gateway>(observing: &Observing<'_, G>, sent: &Sent) -> Result<bool, ObserveError> {
-    let Some(_slot) = take_slot(observing).await? else { return Ok(false) };
+    let Some(slot) = take_slot(observing).await? else { return Ok(false) };
     sent.requests.fetch_add(1, Ordering::Relaxed);
     let query = ListQuery { created_from: None, created_before: None, limit: 1, starting_after: None };
     match observing.gateway.list(&query).await {
         Ok(_) => Ok(true),
         Err(error) => match error.remedy() {
             Remedy::EndTick => Err(ObserveError::Refused { asked: "a list".to_owned(), source: error }),
-            Remedy::Retry | Remedy::GiveUp | Remedy::StopBatch { .. } => Ok(false),
+            Remedy::StopBatch { retry_after } => {
+                slow_down(observing, sent, slot, retry_after, &error).await?;
+                Ok(false)
+            }
+            Remedy::Retry | Remedy::GiveUp => Ok(false),
         },
     }
 }

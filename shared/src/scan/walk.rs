@@ -130,8 +130,10 @@ async fn tick<G: Gateway>(
         to: passed_last.or_else(|| cursor.position.clone()),
         from: cursor.position.clone(),
         wraps,
-        begins: turn == Turn::Begin,
-        cleans: walk.source == Source::Every,
+        // a cycle that has not come anywhere has not begun
+        begins: turn == Turn::Begin && (examined.passed > 0 || wraps),
+        // a view that is empty as a whole is a wrong adapter before it is a table without payments
+        cleans: walk.source == Source::Every && !(nothing_left && horizon.is_empty() && cursor.position.is_none()),
     };
     deps.steps.reach(Step::Decided).await;
     let committed =

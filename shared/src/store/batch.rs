@@ -96,7 +96,10 @@ fn batch_of(rows: &[Row], job: &str) -> Result<Batch, StoreError> {
         batch.revision = row.try_get("revision").map_err(failed)?;
         batch.starts = row.try_get("starts").map_err(failed)?;
         if let Some(id) = row.try_get::<_, Option<String>>("id").map_err(failed)? {
-            batch.payments.push(payment_of(row, id, job)?);
+            // a view that names a payment twice, by a join say, must not stop the walk
+            if batch.payments.last().is_none_or(|last| last.id.as_str() != id) {
+                batch.payments.push(payment_of(row, id, job)?);
+            }
         }
     }
     Ok(batch)
@@ -104,21 +107,16 @@ fn batch_of(rows: &[Row], job: &str) -> Result<Batch, StoreError> {
 
 fn payment_of(row: &Row, id: String, job: &str) -> Result<Payment, StoreError> {
     let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
-    let missing = |column| StoreError::IncompletePayment { id: id.clone(), column };
-
     let observed_at: Option<Timestamp> = row.try_get("observed_at").map_err(failed)?;
     let external_status = row.try_get("external_status").map_err(failed)?;
     let external_created_at = row.try_get("external_created_at").map_err(failed)?;
-    let created_at: Option<_> = row.try_get("created_at").map_err(failed)?;
-    let updated_at: Option<_> = row.try_get("updated_at").map_err(failed)?;
-    let version: Option<_> = row.try_get("version").map_err(failed)?;
     Ok(Payment {
         reference: Reference::from_view(row.try_get("external_ref").map_err(failed)?),
         match_key: row.try_get("match_key").map_err(failed)?,
         state: LocalState::from_view(row.try_get("state").map_err(failed)?),
-        created_at: created_at.ok_or_else(|| missing("created_at"))?,
-        updated_at: updated_at.ok_or_else(|| missing("updated_at"))?,
-        version: version.ok_or_else(|| missing("version"))?,
+        created_at: row.try_get("created_at").map_err(failed)?,
+        updated_at: row.try_get("updated_at").map_err(failed)?,
+        version: row.try_get("version").map_err(failed)?,
         previous: observed_at.map(|observed_at| Observation { external_status, observed_at, external_created_at }),
         id: PaymentId::new(id),
     })

@@ -58,14 +58,6 @@ pub enum StoreError {
         #[source]
         source: tokio_postgres::Error,
     },
-    /// A row of the view has a NULL where the read port forbids it.
-    #[error("the view reconciliation.payment has a row without {column} (id {id})")]
-    IncompletePayment {
-        /// The payment's key as text.
-        id: String,
-        /// The column that is NULL.
-        column: &'static str,
-    },
     /// A batch could not be written. Nothing of it is.
     #[error("could not commit the batch of job {job} at revision {revision}")]
     CommitBatch {

@@ -47,16 +47,35 @@ pub async fn check_ports(db: &Client) -> Result<Ports, StoreError> {
     if domain.is_none() {
         wrong.push("the schema reconciliation is not there: apply the migrations (`cargo tick migrate`)".to_owned());
     }
-    for function in ["apply_transition", "transition"] {
-        if !functions.iter().any(|(name, signature)| name == function && signature.ends_with("-> text")) {
-            wrong.push(format!("the function reconciliation.{function}(…) returning text is missing"));
-        }
+    if domain.is_some() && !functions.iter().any(|(name, _)| name == "transition") {
+        wrong.push(
+            "the function reconciliation.transition is missing: apply the migrations (`cargo tick migrate`)".to_owned(),
+        );
     }
+    wrong.extend(domain.as_deref().and_then(|key| wrong_write_port(key, &functions)));
     if !wrong.is_empty() {
         return Err(StoreError::Ports(wrong));
     }
     let keyset = if domain.as_deref() == Some("bigint") { Keyset::Id } else { Keyset::CreatedAt };
     Ok(Ports { keyset })
+}
+
+/// The write port has to take the key's own type: SQL finds no function for a bigint where there is one for an integer.
+fn wrong_write_port(key: &str, functions: &[(String, String)]) -> Option<String> {
+    let wanted = format!("{key}, text, jsonb -> text");
+    let found: Vec<&str> = functions
+        .iter()
+        .filter(|(name, _)| name == "apply_transition")
+        .map(|(_, signature)| signature.as_str())
+        .collect();
+    if found.contains(&wanted.as_str()) {
+        return None;
+    }
+    let instead = if found.is_empty() { "there is none".to_owned() } else { format!("found: {}", found.join("; ")) };
+    Some(format!(
+        "the function reconciliation.apply_transition({key}, text, jsonb) returning text is missing ({instead}): add it to the \
+         adapter, with exactly these types"
+    ))
 }
 
 fn wrong_columns(columns: &HashMap<String, String>) -> Vec<String> {
@@ -90,6 +109,17 @@ mod tests {
 
     fn columns(of: &[(&str, &str)]) -> HashMap<String, String> {
         of.iter().map(|(name, kind)| ((*name).to_owned(), (*kind).to_owned())).collect()
+    }
+
+    #[test]
+    fn the_write_port_has_to_take_the_keys_own_type() {
+        let port = |signature: &str| vec![("apply_transition".to_owned(), signature.to_owned())];
+        assert_eq!(wrong_write_port("bigint", &port("bigint, text, jsonb -> text")), None);
+        for wrong in ["integer, text, jsonb -> text", "bigint, text, json -> text", "bigint, text, jsonb -> void"] {
+            let said = wrong_write_port("bigint", &port(wrong)).unwrap();
+            assert!(said.contains("apply_transition(bigint, text, jsonb)") && said.contains(wrong), "{said}");
+        }
+        assert!(wrong_write_port("uuid", &[]).unwrap().contains("there is none"));
     }
 
     #[test]

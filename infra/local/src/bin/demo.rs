@@ -11,7 +11,7 @@ use local::demo::{Options, run};
 #[derive(Parser)]
 #[command(name = "cargo demo", bin_name = "cargo demo")]
 struct Arguments {
-    /// How many payments.
+    /// How many payments; a few more where that is less than one of each sort.
     #[arg(long, default_value_t = 3_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     payments: u32,
     /// Requests a second to Stripe. 25 at the most with a real key.
@@ -46,7 +46,16 @@ async fn main() -> ExitCode {
         stripe_key: arguments.stripe_key,
         stripe_base: arguments.stripe_base,
     };
-    match run(&options).await {
+    if options.stripe_key.as_ref().is_some_and(|key| !key.contains("_test_")) {
+        eprintln!("error: --stripe-key takes a test key only (rk_test_… or sk_test_…)");
+        return ExitCode::from(2);
+    }
+    // Ctrl-C ends the run by dropping it, so that the demo's database goes too where the server is somebody's.
+    let ended = tokio::select! {
+        ended = run(&options) => ended,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into).and(Err(anyhow::anyhow!("interrupted"))),
+    };
+    match ended {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");

@@ -51,9 +51,10 @@ enum Function {
     },
     /// Apply the schema and the adapter to DATABASE_URL, and check the ports.
     Migrate {
-        /// `default`, `uuid_checkout`, or a file with an adapter of your own.
-        #[arg(long, default_value = "default")]
-        adapter: String,
+        /// `default`, `uuid_checkout`, or a file with an adapter of your own. Without it the adapter that is there stays, and
+        /// `default` is applied where there is none.
+        #[arg(long)]
+        adapter: Option<String>,
     },
     /// Let a withheld batch through, this once. The error that withheld it names job and revision.
     Release {
@@ -79,7 +80,7 @@ async fn main() -> ExitCode {
     let ended = match arguments.function {
         Function::ForwardScan { until_cycle } => scan(until_cycle, None, forward_scan::run).await,
         Function::Sweep { until_cycle } => scan(until_cycle, Some(sweep::SHARE), sweep::run).await,
-        Function::Migrate { adapter } => migrate_database(&adapter).await,
+        Function::Migrate { adapter } => migrate_database(adapter.as_deref()).await,
         Function::Release { job, revision } => release_batch(&job, revision).await,
     };
     let (message, code) = match ended {
@@ -98,7 +99,7 @@ where
     let host = ScanHost::from_lookup(&environment, share)?;
     let mut standstill = 0;
     loop {
-        let report = match host.tick(None, &run).await {
+        let report = match host.tick(Some(host.own_deadline()), &run).await {
             Ok(report) => report,
             Err(error) => {
                 error.report().map_or(Ok(()), print)?;
@@ -128,21 +129,29 @@ where
     }
 }
 
-async fn migrate_database(adapter: &str) -> Result<(), Failure> {
+async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {
     let settings = DatabaseSettings::from_lookup(&environment)?;
     let sql = match adapter {
-        "default" => migrate::DEFAULT_ADAPTER.to_owned(),
-        "uuid_checkout" => migrate::UUID_CHECKOUT_ADAPTER.to_owned(),
-        file => std::fs::read_to_string(PathBuf::from(file))
-            .map_err(|error| Failure::Usage(format!("cannot read the adapter {file}: {error}")))?,
+        None => None,
+        Some("default") => Some(migrate::DEFAULT_ADAPTER.to_owned()),
+        Some("uuid_checkout") => Some(migrate::UUID_CHECKOUT_ADAPTER.to_owned()),
+        Some(file) => Some(
+            std::fs::read_to_string(PathBuf::from(file))
+                .map_err(|error| Failure::Usage(format!("cannot read the adapter {file}: {error}")))?,
+        ),
     };
     let mut db = connect_as_owner(&settings).await.map_err(TickError::Database)?;
-    let applied = migrate::apply(&mut db, &sql).await.map_err(|error| Failure::Run(chain(&error)))?;
+    let applied = migrate::apply(&mut db, sql.as_deref()).await.map_err(|error| Failure::Run(chain(&error)))?;
     let versions = match applied.versions.as_slice() {
         [] => "nothing new".to_owned(),
         versions => versions.join(", "),
     };
-    eprintln!("schema: {versions}; adapter and grants applied; the walk goes by {}", applied.keyset.as_str());
+    let adapter = match (applied.adapter, adapter) {
+        (true, Some(name)) => format!("adapter {name} applied"),
+        (true, None) => "adapter default applied".to_owned(),
+        (false, _) => "the adapter that was there stays".to_owned(),
+    };
+    eprintln!("schema: {versions}; {adapter}; grants applied; the walk goes by {}", applied.keyset.as_str());
     Ok(())
 }
 

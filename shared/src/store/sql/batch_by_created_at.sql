@@ -16,6 +16,7 @@ next_payment as (
     where (
         $3::timestamptz is null
         or (p.created_at, p.id) > ($3::timestamptz, $4::text::reconciliation.payment_id))
+      and p.created_at < '9999-12-30' -- a position behind it could not be kept
     order by p.created_at, p.id
     limit $2
 )
@@ -26,9 +27,10 @@ select
     p.external_ref,
     p.match_key,
     p.state,
-    p.created_at,
-    p.updated_at,
-    p.version,
+    -- A wrong date must not stop the walk: what no calendar holds is cut off, and what is missing is made up.
+    least(greatest(coalesce(p.created_at, 'epoch'), '0001-01-02'), '9999-12-30') as created_at,
+    least(greatest(coalesce(p.updated_at, p.created_at, 'epoch'), '0001-01-02'), '9999-12-30') as updated_at,
+    coalesce(p.version, '') as version,
     o.external_status,
     o.observed_at,
     o.external_created_at

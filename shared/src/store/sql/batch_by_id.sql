@@ -24,9 +24,10 @@ select
     p.external_ref,
     p.match_key,
     p.state,
-    p.created_at,
-    p.updated_at,
-    p.version,
+    -- A wrong date must not stop the walk: what no calendar holds is cut off, and what is missing is made up.
+    least(greatest(coalesce(p.created_at, 'epoch'), '0001-01-02'), '9999-12-30') as created_at,
+    least(greatest(coalesce(p.updated_at, p.created_at, 'epoch'), '0001-01-02'), '9999-12-30') as updated_at,
+    coalesce(p.version, '') as version,
     o.external_status,
     o.observed_at,
     o.external_created_at

@@ -19,7 +19,11 @@ with moved as (
     set keyset = $4,
         position_created_at = case when $9 then null else $7::timestamptz end,
         position_id = case when $9 then null else $8::text::reconciliation.payment_id end,
-        revision = c.revision + 1,
+        -- A tick that came no further leaves the revision alone, and with it a better one that is under way, and a release.
+        revision = c.revision + case
+            when not $9 and c.position_id is not distinct from $8::text::reconciliation.payment_id then 0
+            else 1
+        end,
         starts = case
             when not $9 and c.position_id is not distinct from $8::text::reconciliation.payment_id then c.starts
             else 0
@@ -47,10 +51,10 @@ judged as (
 -- The rows as they are now. One whose version is another by now was judged by what is no longer true. Each is looked up by
 -- its key (the limit keeps it so): a join would read the whole of a table that is not much larger than a batch.
 current as (
-    select j.*, p.created_at, p.version is not distinct from j.version as unchanged
+    select j.*, p.created_at, coalesce(p.version = j.version, false) as unchanged
     from judged j
     cross join lateral (
-        select p.created_at, p.version
+        select coalesce(p.created_at, 'epoch') as created_at, p.version
         from reconciliation.payment p
         where p.id = j.payment_id
         limit 1
@@ -152,7 +156,8 @@ reported as (
         external_status = excluded.external_status,
         evidence = case
             when f.local_state is not distinct from excluded.local_state
-             and f.external_status is not distinct from excluded.external_status then f.evidence
+             and f.external_status is not distinct from excluded.external_status
+             and f.external_ref is not distinct from excluded.external_ref then f.evidence
             else excluded.evidence
         end,
         verdict = case when f.escalated_at is null then excluded.verdict else f.verdict end,
@@ -161,9 +166,8 @@ reported as (
     returning f.id, f.payment_id, f.kind, f.verdict, xmax = 0 as opened
 ),
 opened as (
-    select r.id, r.payment_id, r.kind, r.verdict, w.external_ref, w.external_status, w.compensation, w.observed_at
+    select r.id, r.payment_id, r.kind, r.verdict
     from reported r
-    join wanted w on w.payment_id = r.payment_id
     where r.opened
 ),
 to_issue as (
@@ -198,18 +202,20 @@ queued as (
 ),
 announced as (
     insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
+    -- not of the opened ones only: a finding that was open before may come to need it by another state or reference
     select
-        o.payment_id::text, 'event', 'PaymentCompensationRequired',
+        w.payment_id::text, 'event', 'PaymentCompensationRequired',
         jsonb_build_object(
-            'payment_id', o.payment_id::text,
-            'finding_id', o.id,
-            'external_ref', o.external_ref,
-            'external_status', o.external_status,
-            'observed_at', o.observed_at),
+            'payment_id', w.payment_id::text,
+            'finding_id', r.id,
+            'external_ref', w.external_ref,
+            'external_status', w.external_status,
+            'observed_at', w.observed_at),
         $3, $3
-    from opened o
-    where o.compensation
-    order by o.payment_id
+    from wanted w
+    join reported r on r.payment_id = w.payment_id
+    where w.compensation
+    order by w.payment_id
     on conflict (aggregate, coalesce(payload ->> 'external_ref', '')) where type = 'PaymentCompensationRequired'
     do nothing
     returning id, aggregate, type

@@ -27,6 +27,7 @@ suspect as (
         or (p.state = 'pending'
             and p.external_ref is not null
             and p.created_at > $5 - $7::bigint * interval '1 microsecond'))
+      and p.created_at < '9999-12-30' -- a position behind it could not be kept
       and p.updated_at < $5 - $6::bigint * interval '1 microsecond'
       and (
         o.observed_at is null
@@ -42,9 +43,9 @@ select
     p.external_ref,
     p.match_key,
     p.state,
-    p.created_at,
-    p.updated_at,
-    p.version,
+    greatest(p.created_at, '0001-01-02') as created_at,
+    greatest(p.updated_at, '0001-01-02') as updated_at,
+    coalesce(p.version, '') as version,
     p.external_status,
     p.observed_at,
     p.external_created_at

@@ -12,7 +12,11 @@ from pg_type t
 where t.typname = 'payment_id'
   and t.typnamespace = to_regnamespace('reconciliation')
 union all
-select 'function', p.proname::text, pg_get_function_identity_arguments(p.oid) || ' -> ' || format_type(p.prorettype, null)
+select
+    'function',
+    p.proname::text,
+    array_to_string(array(select format_type(t, null) from unnest(p.proargtypes) with ordinality u (t, n) order by n), ', ')
+        || ' -> ' || format_type(p.prorettype, null)
 from pg_proc p
 where p.pronamespace = to_regnamespace('reconciliation')
   and p.proname in ('apply_transition', 'transition')
