@@ -154,6 +154,28 @@ impl WebhookSettings {
     }
 }
 
+/// How the outbox is worked.
+#[derive(Clone, Debug)]
+pub struct DispatchSettings {
+    /// `DISPATCH_BATCH`: rows in one tick.
+    pub batch: i64,
+    /// `DISPATCH_LEASE_SECONDS`: how long a claim holds.
+    pub lease_seconds: i64,
+    /// `DISPATCH_ATTEMPTS_MAX`: after so many claims a row that fails is dead.
+    pub attempts_max: i32,
+}
+
+impl DispatchSettings {
+    /// Reads the settings named at the fields.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            batch: number(lookup, "DISPATCH_BATCH", 500, 1, 10_000)?,
+            lease_seconds: number(lookup, "DISPATCH_LEASE_SECONDS", 120, 1, 3_600)?,
+            attempts_max: number(lookup, "DISPATCH_ATTEMPTS_MAX", 10, 1, 1_000)?,
+        })
+    }
+}
+
 /// How a scan goes about it.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {

@@ -13,6 +13,7 @@
 mod answers;
 mod binaries;
 mod cli;
+mod dispatch;
 mod findings;
 mod gateway_conformance;
 mod lambda;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio_postgres::GenericClient;
 use tokio_postgres::types::{Json, Type};
 
+use crate::domain::Timestamp;
 use crate::domain::id::PaymentId;
 
 /// A transition of a payment because of Stripe.
@@ -72,6 +73,54 @@ pub enum WriterError {
     },
 }
 
+/// A command of the outbox, claimed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Command {
+    /// The row.
+    pub outbox_id: i64,
+    /// The number of the claim.
+    pub fence: i64,
+    /// Which payment.
+    pub payment_id: PaymentId,
+    /// What is to happen.
+    pub transition: Transition,
+    /// A JSON object that names `external_ref`.
+    pub evidence: Value,
+    /// The finding that it repairs.
+    pub finding_id: Option<i64>,
+}
+
+/// Carries a command out and marks it delivered: both or neither, in one statement. `None` where the claim is outdated:
+/// another worker has the command, or has carried it out.
+pub async fn apply_command(
+    db: &impl GenericClient,
+    command: &Command,
+    now: Timestamp,
+) -> Result<Option<WriteOutcome>, WriterError> {
+    let failed = |source| WriterError::Transition {
+        payment_id: command.payment_id.to_string(),
+        transition: command.transition.as_str(),
+        source,
+    };
+    let row = db
+        .query_typed_opt(
+            include_str!("apply_command.sql"),
+            &[
+                (&command.outbox_id, Type::INT8),
+                (&command.fence, Type::INT8),
+                (&now, Type::TIMESTAMPTZ),
+                (&command.payment_id.as_str(), Type::TEXT),
+                (&command.transition.as_str(), Type::TEXT),
+                (&Json(&command.evidence), Type::JSONB),
+                (&command.finding_id, Type::INT8),
+            ],
+        )
+        .await
+        .map_err(failed)?;
+    let answer: Option<String> = row.map(|row| row.try_get(0)).transpose().map_err(failed)?;
+    answer.map(|answer| outcome_of(&command.payment_id, answer)).transpose()
+}
+
 /// Asks the canonical writer, within the caller's transaction if it has one. `evidence` is a JSON object that names
 /// `external_ref`, the PaymentIntent that was seen.
 pub async fn transition(
@@ -98,7 +147,10 @@ pub async fn transition(
         )
         .await
         .map_err(failed)?;
-    let answer: String = row.try_get(0).map_err(failed)?;
+    outcome_of(payment_id, row.try_get(0).map_err(failed)?)
+}
+
+fn outcome_of(payment_id: &PaymentId, answer: String) -> Result<WriteOutcome, WriterError> {
     match answer.as_str() {
         "written" => Ok(WriteOutcome::Written),
         "already_written" => Ok(WriteOutcome::AlreadyWritten),

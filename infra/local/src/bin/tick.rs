@@ -12,6 +12,7 @@ use bootstrap::database::{DatabaseError, connect_as_owner};
 use bootstrap::lambda::environment;
 use bootstrap::{ScanHost, TickError, chain, logging};
 use clap::{Parser, Subcommand};
+use dispatch::DispatchError;
 use reconciler::budget::Share;
 use reconciler::config::{ConfigError, DatabaseSettings};
 use reconciler::domain::Timestamp;
@@ -49,6 +50,8 @@ enum Function {
         #[arg(long)]
         until_cycle: bool,
     },
+    /// Work the outbox: commands through the canonical writer, events into the log.
+    Dispatch,
     /// Apply the schema and the adapter to DATABASE_URL, and check the ports.
     Migrate {
         /// `default`, `uuid_checkout`, or a file with an adapter of your own. Without it the adapter that is there stays, and
@@ -80,6 +83,7 @@ async fn main() -> ExitCode {
     let ended = match arguments.function {
         Function::ForwardScan { until_cycle } => scan(until_cycle, None, forward_scan::run).await,
         Function::Sweep { until_cycle } => scan(until_cycle, Some(sweep::SHARE), sweep::run).await,
+        Function::Dispatch => dispatch_outbox().await,
         Function::Migrate { adapter } => migrate_database(adapter.as_deref()).await,
         Function::Release { job, revision } => release_batch(&job, revision).await,
     };
@@ -129,6 +133,11 @@ where
     }
 }
 
+async fn dispatch_outbox() -> Result<(), Failure> {
+    let host = dispatch::Host::from_lookup(&environment, dispatch::sink::LogSink)?;
+    print(&host.tick().await?)
+}
+
 async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {
     let settings = DatabaseSettings::from_lookup(&environment)?;
     let sql = match adapter {
@@ -169,7 +178,7 @@ async fn release_batch(job: &str, revision: i64) -> Result<(), Failure> {
     }
 }
 
-fn print(report: &Report) -> Result<(), Failure> {
+fn print(report: &impl serde::Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(report).context("the report cannot be written as JSON");
     line.and_then(|line| writeln!(std::io::stdout(), "{line}").context("stdout is closed"))
         .map_err(|error| Failure::Run(format!("{error:#}")))
@@ -182,6 +191,17 @@ impl From<TickError> for Failure {
             | TickError::Stripe(_)
             | TickError::Database(DatabaseError::Url(_) | DatabaseError::UrlHost) => Self::Usage(error.chain()),
             TickError::Database(_) | TickError::Run(_) => Self::Run(error.chain()),
+        }
+    }
+}
+
+impl From<DispatchError> for Failure {
+    fn from(error: DispatchError) -> Self {
+        match error {
+            DispatchError::Settings(_) | DispatchError::Database(DatabaseError::Url(_) | DatabaseError::UrlHost) => {
+                Self::Usage(chain(&error))
+            }
+            DispatchError::Database(_) | DispatchError::Store(_) | DispatchError::Outbox(_) => Self::Run(chain(&error)),
         }
     }
 }
