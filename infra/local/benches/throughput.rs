@@ -67,6 +67,7 @@ async fn main() -> anyhow::Result<()> {
     let version: String = connect(&database.url()).await?.query_one("show server_version", &[]).await?.get(0);
     println!("PostgreSQL {version}, its own durability settings, on this machine\n");
     throughput(&database).await?;
+    repairs(&database).await?;
     deep_reads(&database).await
 }
 
@@ -198,6 +199,46 @@ fn scan_settings(batch: i64) -> anyhow::Result<ScanSettings> {
         _ => None,
     };
     Ok(ScanSettings::from_lookup(&lookup, &StripeSettings::from_lookup(&lookup)?)?)
+}
+
+/// The dispatcher over commands that all apply, and its claim with a million delivered rows behind them.
+async fn repairs(database: &Database) -> anyhow::Result<()> {
+    const COMMANDS: i64 = 10_000;
+    let db = connect(&database.url()).await?;
+    db.batch_execute(&format!(
+        "truncate payments, payment_ledger, reconciliation.outbox restart identity;
+         insert into payments (order_id, stripe_payment_intent_id, created_at, updated_at)
+         select 'o' || n, 'pi_' || n, now() - interval '2 h', now() - interval '1 h' from generate_series(1, {COMMANDS}) n;
+         insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at, delivered_at)
+         select n::text, 'event', 'PaymentCaptured', '{{}}', now(), now(), now() from generate_series(1, 1000000) n;
+         insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
+         select n::text, 'command', 'ApplyPaymentSucceeded',
+                jsonb_build_object('payment_id', n::text, 'external_ref', 'pi_' || n, 'finding_id', n), now(), now()
+         from generate_series(1, {COMMANDS}) n"
+    ))
+    .await?;
+    for table in ["payments", "reconciliation.outbox"] {
+        db.batch_execute(&format!("vacuum analyze {table}")).await?;
+    }
+    db.batch_execute(bootstrap::database::SESSION).await?;
+    let settings = reconciler::config::DispatchSettings::from_lookup(&|_| None)?;
+    let now = database_time(&db).await?;
+    let mut claims = Vec::new();
+    let (began, mut written) = (Instant::now(), 0);
+    while written < COMMANDS {
+        let claiming = Instant::now();
+        let claimed = dispatch::outbox::claim(&db, now, settings.batch, settings.lease_seconds).await?;
+        claims.push(claiming.elapsed());
+        anyhow::ensure!(!claimed.is_empty(), "only {written} of {COMMANDS} commands were there");
+        let report = dispatch::work(&db, &dispatch::sink::LogSink, &settings, now, &claimed).await?;
+        written += i64::try_from(report.written)?;
+    }
+    let took = began.elapsed();
+    claims.sort_unstable();
+    println!("one dispatcher, batches of {}, 1,000,000 delivered rows behind {COMMANDS} commands", settings.batch);
+    println!("{:<28} {:>10}", "commands applied a second", rate(COMMANDS, took));
+    println!("{:<28} {:>7.2} ms (median, a batch)\n", "claim", claims[claims.len() / 2].as_secs_f64() * 1_000.0);
+    Ok(())
 }
 
 async fn deep_reads(database: &Database) -> anyhow::Result<()> {

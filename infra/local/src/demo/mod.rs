@@ -1,5 +1,5 @@
 //! `cargo demo`: a throw-away Postgres, a Stripe sandbox, payments with every kind of drift, one whole cycle of the real
-//! forward scan with an outage in the middle, and a closing screen.
+//! forward scan with an outage in the middle, the repairs, and a closing screen.
 
 pub mod fill;
 pub mod scenario;
@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use bootstrap::ScanHost;
+use dispatch::sink::LogSink;
+use dispatch::{DispatchReport, Host};
 use indicatif::{ProgressBar, ProgressStyle};
 use reconciler::clock::Clock;
 use reconciler::telemetry::{Outcome, Report};
@@ -65,18 +67,31 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         ("REQUESTS_PER_SECOND", rate.to_string()),
         ("CONCURRENCY", "32".to_owned()),
     ];
-    let host = ScanHost::from_lookup(
-        &|key| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone()),
-        None,
-    )?;
+    let lookup = |key: &str| settings.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone());
+    let host = ScanHost::from_lookup(&lookup, None)?;
     println!("Scan      forward-scan, batches of {}, up to {rate} requests a second\n", options.batch);
     let mut summary = cycle(&host, &db, &filled, sandbox.as_ref()).await?;
     summary.requests_per_second = rate;
     println!("{}", screen::closing(&db, &summary).await?);
+    let repairs = repair(&Host::from_lookup(&lookup, LogSink)?).await?;
+    println!("{}", screen::after_repairs(&db, &repairs).await?);
     if sandbox.is_some() {
         println!("  What happened to these payments:\n{}", stories(i64::from(options.payments)));
     }
     Ok(())
+}
+
+/// The dispatcher, until nothing is left to do.
+async fn repair(host: &Host<LogSink>) -> anyhow::Result<Vec<DispatchReport>> {
+    let mut reports = Vec::new();
+    for _ in 0..TICKS_MAX {
+        let report = host.tick().await?;
+        if report.claimed == 0 {
+            return Ok(reports);
+        }
+        reports.push(report);
+    }
+    anyhow::bail!("the outbox is not empty after {TICKS_MAX} ticks: {:?}", reports.last())
 }
 
 async fn database(options: &Options) -> anyhow::Result<Database> {

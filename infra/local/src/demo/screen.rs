@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use anyhow::Context;
+use dispatch::DispatchReport;
 use reconciler::telemetry::Report;
 use tokio_postgres::Client;
 
@@ -102,6 +103,26 @@ pub async fn closing(db: &Client, summary: &Summary) -> anyhow::Result<String> {
         screen,
         "  never verified yet: {unverified} (changed within the grace period; the next cycle meets them)"
     )?;
+    Ok(screen)
+}
+
+/// What the dispatcher made of it, as text.
+pub async fn after_repairs(db: &Client, repairs: &[DispatchReport]) -> anyhow::Result<String> {
+    let total = |field: fn(&DispatchReport) -> u64| repairs.iter().map(field).sum::<u64>();
+    let mut screen = String::new();
+    writeln!(screen, "  Then the dispatcher carried the commands out, through the one write path:")?;
+    writeln!(
+        screen,
+        "  {:>6}  payments repaired, each with a ledger row and an event",
+        total(|report| report.written)
+    )?;
+    writeln!(screen, "  {:>6}  events published (into the log, on a laptop)", total(|report| report.published))?;
+    let count =
+        async |sql: &str| -> anyhow::Result<i64> { Ok(db.query_one(sql, &[]).await.context("a count")?.get(0)) };
+    let review = count("select count(*) from reconciliation.finding where resolved_at is null").await?;
+    writeln!(screen, "  {review:>6}  findings are left, and wait for a person")?;
+    let waiting = "select count(*) from reconciliation.outbox where delivered_at is null";
+    writeln!(screen, "  {:>6}  rows are left in the outbox", count(waiting).await?)?;
     Ok(screen)
 }
 
