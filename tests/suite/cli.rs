@@ -154,6 +154,15 @@ async fn exit_codes_and_one_clear_error_each() {
 }
 
 #[tokio::test]
+async fn a_migration_that_stopped_half_way_is_told_as_such() {
+    let shop = Shop::with(1, "paid", "succeeded").await;
+    shop.world.owner.batch_execute("revoke usage on schema reconciliation from reconciler_scan").await.unwrap();
+    let (code, _, stderr) = shop.tick(&["forward-scan"], &[]).ended().await;
+    assert_eq!(code, 1);
+    assert!(stderr.contains("apply the schema again, to its end"), "{stderr}");
+}
+
+#[tokio::test]
 async fn a_view_without_its_columns_is_told_all_at_once() {
     let shop = Shop::with(1, "paid", "succeeded").await;
     let broken = "drop view reconciliation.payment;

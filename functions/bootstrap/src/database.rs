@@ -98,6 +98,14 @@ pub enum DatabaseError {
         #[source]
         source: tokio_postgres::Error,
     },
+    /// The role may not look into the schema: a migration stopped before it had granted anything.
+    #[error(
+        "the role {role} may not use the schema reconciliation: apply the schema again, to its end (`cargo tick migrate`)"
+    )]
+    NoGrants {
+        /// The role that the function works with.
+        role: &'static str,
+    },
     /// The schema or the adapter is not ready.
     #[error(transparent)]
     Ports(#[from] StoreError),
@@ -151,7 +159,12 @@ impl Database {
     async fn open(&self) -> Result<Session, DatabaseError> {
         let client = connect(&self.config, &self.connector).await?;
         self.take_on_role(&client).await?;
-        let ports = check_ports(&client).await?;
+        let ports = check_ports(&client).await.map_err(|error| match (self.role, &error) {
+            (Some(role), StoreError::ReadPorts(source)) if source.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
+                DatabaseError::NoGrants { role }
+            }
+            _ => DatabaseError::Ports(error),
+        })?;
         Ok(Session { client, ports })
     }
 
