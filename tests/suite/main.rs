@@ -21,6 +21,7 @@ mod overlap;
 mod pacing;
 mod privileges;
 mod readme;
+mod repair_races;
 mod schedule;
 mod sweep;
 mod transition;
