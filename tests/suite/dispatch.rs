@@ -253,3 +253,27 @@ async fn many_dispatchers_at_once_apply_each_command_once() {
     let stripe: &FakeStripe = &world.stripe;
     assert_eq!(stripe.requests().len(), 300, "and Stripe is not asked by it");
 }
+
+/// Refuses the first event with words that Postgres cannot keep, and accepts the others.
+struct Garbles;
+
+impl EventSink for Garbles {
+    async fn publish(&self, events: &[Event]) -> Vec<Result<(), SinkError>> {
+        let refuses = |event: &Event| event.detail["payment_id"] == "1";
+        let answer = |event| if refuses(event) { Err(SinkError("bad\0gateway".to_owned())) } else { Ok(()) };
+        events.iter().map(answer).collect()
+    }
+}
+
+#[tokio::test]
+async fn an_error_that_postgres_cannot_keep_holds_up_no_other_event() {
+    let world = World::new().await;
+    let insert = "insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
+                  select p, 'event', 'PaymentCaptured', jsonb_build_object('payment_id', p), '2020-01-01', '2020-01-01'
+                  from (values ('1'), ('2')) v (p)";
+    world.owner.batch_execute(insert).await.unwrap();
+    let report = run(&writer(&world).await, &Garbles, &settings(), world.now()).await.expect("a tick that succeeds");
+    assert_eq!((report.published, report.failed), (1, 1));
+    let kept = "select last_error from reconciliation.outbox where delivered_at is null";
+    assert_eq!(world.texts(kept).await, ["the event was not accepted: bad gateway"]);
+}

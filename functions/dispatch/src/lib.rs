@@ -245,7 +245,8 @@ async fn put_back(
     report: &mut DispatchReport,
 ) -> Result<(), DispatchError> {
     let dies = hopeless || row.attempts >= settings.attempts_max;
-    let short: String = error.chars().take(500).collect();
+    // Postgres keeps no NUL in a text, and an error that cannot be kept must not hold up the rows beside it
+    let short: String = error.replace('\0', " ").chars().take(500).collect();
     if !mark_failed(db, row, now + backoff(row.attempts), dies.then_some(now), &short).await? {
         report.outdated += 1;
     } else if dies {
