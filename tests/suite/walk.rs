@@ -251,3 +251,17 @@ async fn a_view_that_names_a_payment_twice_stops_no_walk() {
     assert_eq!(world.findings().await.len(), 5);
     assert_eq!(world.outbox().await.len(), 5);
 }
+
+#[tokio::test]
+async fn by_creation_time_a_payment_of_the_future_is_asked_for_like_any_other() {
+    let world = World::with(Adapter::UuidCheckout).await;
+    world.pair("pi_old", "Captured", "succeeded").await;
+    for (reference, minutes) in [("pi_fresh", 1), ("pi_future", -60 * 24 * 365)] {
+        world.stripe.put(reference, "succeeded", world.now());
+        world.payment(Some(reference), "Captured", minutes).await;
+    }
+    let report = world.ticked().await;
+    assert_eq!((report.in_sync, report.in_flight), (2, 1), "the fresh one waits for the next cycle");
+    assert_eq!(world.stripe.requests(), ["pi_old", "pi_future"]);
+    assert_eq!(world.ticked().await.outcome, Outcome::Wrapped);
+}
