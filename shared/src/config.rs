@@ -3,12 +3,16 @@
 //! The lookup is the environment in Lambda and on a laptop, and a map in tests. A text that is empty or blank counts as
 //! not set. Secrets never appear in an error or in `Debug`.
 
+mod reverse;
+
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::domain::classify::Policy;
 use crate::store::Keyset;
+
+pub use reverse::{Marker, ReverseSettings};
 
 /// Where settings come from: the value of a key, if it is set.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -197,6 +201,8 @@ pub struct ScanSettings {
     pub sweep_after: time::Duration,
     /// `KEYSET`: the order of the walk; `None` where the type of the key decides.
     pub keyset: Option<Keyset>,
+    /// Of the reverse scan alone.
+    pub reverse: ReverseSettings,
 }
 
 impl ScanSettings {
@@ -221,6 +227,7 @@ impl ScanSettings {
             tick: Duration::from_secs(number(lookup, "TICK_SECONDS", 55, 1, 86_400)?),
             sweep_after: time::Duration::seconds(number(lookup, "SWEEP_AFTER_SECONDS", 600, 0, 31_536_000)?),
             keyset: keyset(lookup)?,
+            reverse: ReverseSettings::from_lookup(lookup)?,
         })
     }
 }

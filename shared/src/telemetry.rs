@@ -80,6 +80,42 @@ pub struct Report {
     pub throttled: u64,
     /// From the tick's start to this report, milliseconds.
     pub duration_ms: u64,
+    /// What the reverse scan alone counts; nothing in the reports of the others.
+    #[serde(flatten)]
+    pub reverse: Option<ReverseFigures>,
+}
+
+/// What a tick of the reverse scan met. A window is proven clean by nothing less than `window_complete`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ReverseFigures {
+    /// The window's lower edge, RFC 3339; `None` where none was under way.
+    pub window_from: Option<String>,
+    /// Its upper edge.
+    pub window_to: Option<String>,
+    /// This tick read its last page.
+    pub window_complete: bool,
+    /// The last completed window's upper edge.
+    pub completed_to: Option<String>,
+    /// Pages that were read to the end.
+    pub pages: u64,
+    /// Windows that were begun anew, since Stripe did not know the page any more.
+    pub restarts: u64,
+    /// Objects on those pages.
+    pub objects: u64,
+    /// Of these, those that a payment here names.
+    pub known: u64,
+    /// Of these, those that are not ours, by the filter.
+    pub foreign: u64,
+    /// Of these, those that could not be read, not by a retrieve either.
+    pub unread: u64,
+    /// Candidates for an orphan, at the end of the tick.
+    pub candidates: u64,
+    /// Candidates that were looked at again.
+    pub looks: u64,
+    /// Orphans that were told apart as money at this look, whether their finding is new or not.
+    pub orphans: u64,
+    /// Payments without a reference whose charge a complete window has not met.
+    pub unexplained: u64,
 }
 
 impl Report {
@@ -104,6 +140,7 @@ impl Report {
             requests: 0,
             throttled: 0,
             duration_ms: 0,
+            reverse: None,
         }
     }
 

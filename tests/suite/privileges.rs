@@ -31,6 +31,7 @@ async fn the_scan_role_cannot_change_a_payment() {
         "update reconciliation.outbox set delivered_at = now()",
         "delete from reconciliation.finding",
         "delete from reconciliation.cursor",
+        "delete from reconciliation.reverse_window",
         "insert into reconciliation.webhook_inbox values ('evt_1', 't', 'pi_1', now(), 'written')",
     ];
     refused(&world, "reconciler_scan", &attempts).await;
@@ -101,9 +102,17 @@ async fn the_metrics_role_reads_everything_it_counts() {
     world.cycle().await;
     let metrics = connect(&world.database.url()).await;
     metrics.batch_execute("set role reconciler_metrics").await.unwrap();
-    for table in
-        ["payment", "cursor", "observation", "finding", "orphan_candidate", "outbox", "api_budget", "webhook_inbox"]
-    {
+    for table in [
+        "payment",
+        "cursor",
+        "observation",
+        "finding",
+        "orphan_candidate",
+        "outbox",
+        "api_budget",
+        "webhook_inbox",
+        "reverse_window",
+    ] {
         let sql = format!("select count(*) from reconciliation.{table}");
         assert!(metrics.query_one(&sql, &[]).await.is_ok(), "{table}");
     }

@@ -40,11 +40,11 @@ fn the_table_of_settings_is_the_settings() {
     let table = between(README, "### Settings", "\n## ");
     let cells = table.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
     let listed: BTreeSet<&str> = cells.flat_map(quoted).collect();
-    let config = include_str!("../../shared/src/config.rs").split("#[cfg(test)]").next().unwrap();
-    let read: BTreeSet<&str> = config
-        .split('"')
-        .skip(1)
-        .step_by(2)
+    let sources = [include_str!("../../shared/src/config.rs"), include_str!("../../shared/src/config/reverse.rs")];
+    let read: BTreeSet<&str> = sources
+        .iter()
+        .map(|source| source.split("#[cfg(test)]").next().unwrap())
+        .flat_map(|config| config.split('"').skip(1).step_by(2))
         .filter(|text| text.len() > 3 && text.bytes().all(|byte| byte.is_ascii_uppercase() || byte == b'_'))
         .collect();
     assert_eq!(listed, read);

@@ -46,11 +46,19 @@ pub async fn serve_scan<F>(share: Option<Share>, run: F) -> Result<(), Error>
 where
     F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
 {
+    serve_scan_with_input(share, async |deps, now, _payload| run(deps, now).await).await
+}
+
+/// The same for a function that takes an input: `run` is given the invocation's payload.
+pub async fn serve_scan_with_input<F>(share: Option<Share>, run: F) -> Result<(), Error>
+where
+    F: AsyncFn(&Deps<'_, StripeClient>, Timestamp, &Value) -> Result<Report, RunError>,
+{
     logging::start(logging::Output::Stdout, LevelFilter::INFO);
     let host = ScanHost::from_lookup(&environment, share).map_err(|error| Failed::from(&error));
-    serve(async |_payload, deadline| {
+    serve(async |payload, deadline| {
         let host = host.as_ref().map_err(Clone::clone)?;
-        match host.tick(Some(deadline), &run).await {
+        match host.tick(Some(deadline), async |deps, now| run(deps, now, &payload).await).await {
             Ok(report) => {
                 logging::log_report(&report);
                 Ok(report)

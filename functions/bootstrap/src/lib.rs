@@ -77,7 +77,7 @@ impl TickError {
     pub fn report(&self) -> Option<&Report> {
         match self {
             Self::Run(RunError::Withheld { report, .. }) => Some(report),
-            Self::Run(RunError::Store(_) | RunError::Observe(_))
+            Self::Run(RunError::Store(_) | RunError::Observe(_) | RunError::Input(_) | RunError::OtherMode { .. })
             | Self::Settings(_)
             | Self::Stripe(_)
             | Self::Database(_) => None,

@@ -5,10 +5,13 @@
 pub mod cycle;
 pub mod evidence;
 pub mod examine;
+pub mod list;
 pub mod observe;
 pub mod steps;
 pub mod walk;
 pub mod withhold;
+
+use std::collections::HashSet;
 
 use tokio_postgres::Client;
 
@@ -16,7 +19,9 @@ use crate::budget::{Budget, BudgetError};
 use crate::clock::Clock;
 use crate::config::ScanSettings;
 use crate::domain::Timestamp;
-use crate::store::commit::Written;
+use crate::domain::id::ExternalRef;
+use crate::domain::verdict::Verdict;
+use crate::store::commit::{JudgedPayment, Written};
 use crate::store::{Keyset, StoreError};
 use crate::telemetry::Report;
 use observe::{ObserveError, Observing};
@@ -84,6 +89,20 @@ pub enum RunError {
         /// The tick, with its counts; its outcome is `withheld`.
         report: Box<Report>,
     },
+    /// The invocation's input cannot be used. Nothing was called.
+    #[error("{0}")]
+    Input(String),
+    /// Stripe answered with an object of the other mode (live or test): a wrong key.
+    #[error(
+        "Stripe answered with {id}, whose livemode is not STRIPE_LIVEMODE = {expected}: the key is one of the other mode, or the \
+         setting is wrong"
+    )]
+    OtherMode {
+        /// The object.
+        id: ExternalRef,
+        /// What the settings say.
+        expected: bool,
+    },
 }
 
 impl From<BudgetError> for RunError {
@@ -100,8 +119,20 @@ impl RunError {
             Self::Store(_) => "DatabaseFailed",
             Self::Observe(ObserveError::Refused { .. }) => "StripeKeyRefused",
             Self::Observe(ObserveError::Budget(_)) => "BudgetFailed",
+            Self::Observe(ObserveError::NoWayOn { .. }) => "StripeListEndless",
             Self::Withheld { .. } => "BatchWithheld",
+            Self::Input(_) => "InputUnusable",
+            Self::OtherMode { .. } => "StripeKeyRefused",
         }
+    }
+}
+
+/// Counts every judged payment under its verdict; one that changed, or that a faster scan observed meanwhile, as in flight.
+pub fn report_judged(report: &mut Report, judged: &[JudgedPayment], written: &Written) {
+    let passed_by: HashSet<&str> = written.passed_by.iter().map(String::as_str).collect();
+    for judged in judged {
+        let passed_by = passed_by.contains(judged.payment.id.as_str());
+        report.count(if passed_by { Verdict::InFlight } else { judged.outcome.verdict() });
     }
 }
 
@@ -111,7 +142,8 @@ pub fn report_written(report: &mut Report, written: &Written) {
         tracing::warn!(
             job = %report.job,
             finding = finding.id,
-            payment = %finding.payment_id,
+            payment = finding.payment_id.as_deref(),
+            external_ref = finding.external_ref.as_deref(),
             kind = %finding.kind,
             verdict = %finding.verdict,
             "finding opened"
@@ -122,7 +154,7 @@ pub fn report_written(report: &mut Report, written: &Written) {
         tracing::warn!(
             job = %report.job,
             finding = finding.id,
-            payment = %finding.payment_id,
+            payment = finding.payment_id.as_deref(),
             kind = %finding.kind,
             "finding escalated: its repairs did not help"
         );

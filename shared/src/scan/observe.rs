@@ -27,7 +27,7 @@ use crate::gateway::{Gateway, GatewayError, ListQuery, Remedy};
 pub const BREAKER: usize = 10;
 
 /// Requests for one payment: the first, and at most two retries.
-const ATTEMPTS: u32 = 3;
+pub(super) const ATTEMPTS: u32 = 3;
 
 /// The first pause before a retry; doubled for each further one, and jittered.
 const BACKOFF: Duration = Duration::from_millis(200);
@@ -105,6 +105,13 @@ pub enum ObserveError {
         #[source]
         source: GatewayError,
     },
+    /// A page said that there is more, and led nowhere.
+    #[error("Stripe's list says has_more and leads nowhere: to go on would never end")]
+    NoWayOn {
+        /// What Stripe said.
+        #[source]
+        source: GatewayError,
+    },
     /// The request budget is out of reach.
     #[error(transparent)]
     Budget(#[from] BudgetError),
@@ -118,10 +125,11 @@ enum Call {
     Late,
 }
 
-#[derive(Default)]
-struct Sent {
-    requests: AtomicU64,
-    throttled: AtomicU64,
+/// What was sent so far.
+#[derive(Debug, Default)]
+pub(super) struct Sent {
+    pub(super) requests: AtomicU64,
+    pub(super) throttled: AtomicU64,
 }
 
 /// Asks Stripe for every wanted id, in order, several at once. An `Err` means that nothing may be written.
@@ -213,7 +221,7 @@ fn set(answers: &mut [Answer], index: usize, answer: Answer) {
     }
 }
 
-async fn deadline_reached<G>(observing: &Observing<'_, G>) {
+pub(super) async fn deadline_reached<G>(observing: &Observing<'_, G>) {
     match observing.deadline {
         Some(deadline) => observing.clock.reach(deadline).await,
         None => std::future::pending().await,
@@ -250,7 +258,7 @@ async fn call<G: Gateway>(observing: &Observing<'_, G>, id: &ExternalRef, sent: 
 }
 
 /// Stripe asked to slow down: everybody does.
-async fn slow_down<G>(
+pub(super) async fn slow_down<G>(
     observing: &Observing<'_, G>,
     sent: &Sent,
     slot: Slot,
@@ -262,7 +270,7 @@ async fn slow_down<G>(
     observing.budget.throttle(observing.db, slot, retry_after).await
 }
 
-async fn take_slot<G>(observing: &Observing<'_, G>) -> Result<Option<Slot>, BudgetError> {
+pub(super) async fn take_slot<G>(observing: &Observing<'_, G>) -> Result<Option<Slot>, BudgetError> {
     let longest_wait = match observing.deadline {
         None => Duration::from_secs(3600),
         Some(deadline) => match Duration::try_from(deadline - observing.clock.now()) {
@@ -274,7 +282,7 @@ async fn take_slot<G>(observing: &Observing<'_, G>) -> Result<Option<Slot>, Budg
 }
 
 /// Doubled with each attempt, and between half and one and a half of that, so that processes do not retry in step.
-fn backoff(attempt: u32) -> Duration {
+pub(super) fn backoff(attempt: u32) -> Duration {
     BACKOFF * 2_u32.saturating_pow(attempt - 1) * fastrand::u32(500..1500) / 1000
 }
 

@@ -1,15 +1,13 @@
 //! A walk: one tick of a job that goes through payments in key order, batch by batch. The scans differ in what they load and
 //! when a cycle is due; what they do with a batch is this one implementation.
 
-use std::collections::HashSet;
-
 use time::Duration;
 
 use super::cycle::{Turn, before_horizon, turn};
 use super::examine::{Examined, examine, key_opens_known_payments};
 use super::observe::Stop;
 use super::steps::Step;
-use super::{Deps, RunError, report_written};
+use super::{Deps, RunError, report_judged, report_written};
 use crate::domain::Timestamp;
 use crate::domain::classify::Policy;
 use crate::domain::payment::Payment;
@@ -17,7 +15,7 @@ use crate::domain::verdict::Verdict;
 use crate::gateway::Gateway;
 use crate::store::Keyset;
 use crate::store::batch::{Batch, Suspicion, load_batch, load_suspects};
-use crate::store::commit::{CommitOutcome, CursorMove, Written, commit_batch};
+use crate::store::commit::{CommitOutcome, CursorMove, commit_batch};
 use crate::store::cursor::{Cursor, Position, read_cursor};
 use crate::telemetry::{Outcome, Report};
 
@@ -143,7 +141,7 @@ async fn tick<G: Gateway>(
     match committed {
         CommitOutcome::Lost => Ok(Outcome::AbortedConcurrentRun),
         CommitOutcome::Written(written) => {
-            count_verdicts(report, &examined, &written);
+            report_judged(report, &examined.judged, &written);
             if wraps {
                 (0..horizon.len()).for_each(|_| report.count(Verdict::InFlight));
             }
@@ -164,15 +162,6 @@ async fn load<G>(deps: &Deps<'_, G>, walk: &Walk, cursor: &Cursor, now: Timestam
 
 fn position_of(payment: &Payment) -> Position {
     Position { created_at: payment.created_at, id: payment.id.clone() }
-}
-
-/// Every judged payment under its verdict; one that changed, or that a faster scan observed meanwhile, as in flight.
-fn count_verdicts(report: &mut Report, examined: &Examined, written: &Written) {
-    let passed_by: HashSet<&str> = written.passed_by.iter().map(String::as_str).collect();
-    for judged in &examined.judged {
-        let passed_by = passed_by.contains(judged.payment.id.as_str());
-        report.count(if passed_by { Verdict::InFlight } else { judged.outcome.verdict() });
-    }
 }
 
 fn outcome_of(examined: &Examined, wraps: bool) -> Outcome {

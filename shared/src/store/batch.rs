@@ -105,7 +105,8 @@ fn batch_of(rows: &[Row], job: &str) -> Result<Batch, StoreError> {
     Ok(batch)
 }
 
-fn payment_of(row: &Row, id: String, job: &str) -> Result<Payment, StoreError> {
+/// Reads a payment's columns, as every statement that loads payments names them.
+pub(super) fn payment_of(row: &Row, id: String, job: &str) -> Result<Payment, StoreError> {
     let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
     let observed_at: Option<Timestamp> = row.try_get("observed_at").map_err(failed)?;
     let external_status = row.try_get("external_status").map_err(failed)?;

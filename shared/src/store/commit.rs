@@ -15,10 +15,10 @@ use crate::domain::verdict::{Judgement, Verdict};
 const DEADLOCK_RETRIES: u32 = 5;
 
 /// A command that was delivered longer ago than this has had its effect, or will have none.
-const COMMAND_TAKES_EFFECT_WITHIN: Duration = Duration::hours(1);
+pub(super) const COMMAND_TAKES_EFFECT_WITHIN: Duration = Duration::hours(1);
 
 /// How often the command of one finding is issued: once, and again at most three times. Then a person decides.
-const COMMANDS_MAX: i64 = 4;
+pub(super) const COMMANDS_MAX: i64 = 4;
 
 /// One payment's outcome, as it is to be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -100,6 +100,8 @@ pub struct Written {
     pub events_queued: u64,
     /// Keys of payments that changed, went away, or were observed by a faster scan meanwhile: nothing was decided.
     pub passed_by: Vec<String>,
+    /// PaymentIntents that were taken for orphans, and that a payment names by now.
+    pub named: Vec<String>,
 }
 
 /// A finding as the log and the metrics name it.
@@ -107,13 +109,22 @@ pub struct Written {
 pub struct FindingFact {
     /// `reconciliation.finding.id`.
     pub id: i64,
-    /// The payment's key.
-    pub payment_id: String,
+    /// The payment's key; `None` for an orphan's finding.
+    pub payment_id: Option<String>,
+    /// The PaymentIntent, for an orphan's finding.
+    pub external_ref: Option<String>,
     /// The kind's name.
     pub kind: String,
     /// `repairable` or `needs_review`.
     pub verdict: String,
 }
+
+/// What a walk's commit is made of. The reverse scan's has the same middle.
+const COMMIT: &str = concat!(
+    include_str!("sql/commit_cursor_move.sql"),
+    include_str!("sql/commit_judged.sql"),
+    include_str!("sql/commit_cursor_clean.sql"),
+);
 
 /// Commits one batch of `job`, loaded at `revision`. `judged` holds each payment at most once. A deadlock repeats the whole
 /// statement; any other error means that nothing is written, or, where the connection broke, that the next tick will find
@@ -158,23 +169,33 @@ pub async fn commit_batch(
         (&COMMANDS_MAX, Type::INT8),
         (&cursor.cleans, Type::BOOL),
     ];
-    let failed = |source| StoreError::CommitBatch { job: job.to_owned(), revision, source };
+    let rows = send_commit(db, COMMIT, &parameters, job, revision).await?;
+    outcome_of(&rows).map_err(|source| StoreError::CommitBatch { job: job.to_owned(), revision, source })
+}
 
+/// Sends a commit, again where Postgres ended it to break a deadlock.
+pub(super) async fn send_commit(
+    db: &Client,
+    statement: &str,
+    parameters: &[(&(dyn ToSql + Sync), Type)],
+    job: &str,
+    revision: i64,
+) -> Result<Vec<Row>, StoreError> {
     let mut deadlocks = 0;
-    let rows = loop {
-        match db.query_typed(include_str!("sql/batch_commit.sql"), &parameters).await {
-            Ok(rows) => break rows,
+    loop {
+        match db.query_typed(statement, parameters).await {
+            Ok(rows) => return Ok(rows),
             Err(error) if is_deadlock(&error) && deadlocks < DEADLOCK_RETRIES => {
                 deadlocks += 1;
                 tracing::warn!(job, revision, deadlocks, "a deadlock ended the commit, which is sent again");
             }
-            Err(error) => return Err(failed(error)),
+            Err(source) => return Err(StoreError::CommitBatch { job: job.to_owned(), revision, source }),
         }
-    };
-    outcome_of(&rows).map_err(failed)
+    }
 }
 
-fn outcome_of(rows: &[Row]) -> Result<CommitOutcome, tokio_postgres::Error> {
+/// Reads the facts that a commit returns.
+pub(super) fn outcome_of(rows: &[Row]) -> Result<CommitOutcome, tokio_postgres::Error> {
     let mut written = Written::default();
     let mut moved = false;
     for row in rows {
@@ -185,6 +206,7 @@ fn outcome_of(rows: &[Row]) -> Result<CommitOutcome, tokio_postgres::Error> {
             "escalated" => written.escalated.push(finding_of(row)?),
             "queued" => written.commands_queued += 1,
             "announced" => written.events_queued += 1,
+            "named" => written.named.extend(row.try_get::<_, Option<String>>("external_ref")?),
             _ => written.passed_by.push(row.try_get("payment_id")?),
         }
     }
@@ -195,6 +217,7 @@ fn finding_of(row: &Row) -> Result<FindingFact, tokio_postgres::Error> {
     Ok(FindingFact {
         id: row.try_get("id")?,
         payment_id: row.try_get("payment_id")?,
+        external_ref: row.try_get("external_ref")?,
         kind: row.try_get("kind")?,
         verdict: row.try_get("verdict")?,
     })
@@ -206,23 +229,23 @@ fn parts(position: Option<&Position>) -> (Option<Timestamp>, Option<&str>) {
 
 /// The statement's arrays: one element a row.
 #[derive(Default)]
-struct Columns<'a> {
-    payment_id: Vec<&'a str>,
-    version: Vec<&'a str>,
-    observed_at: Vec<Option<Timestamp>>,
-    external_status: Vec<Option<&'a str>>,
-    external_created_at: Vec<Option<Timestamp>>,
-    local_state: Vec<Option<&'a str>>,
-    external_ref: Vec<Option<&'a str>>,
-    verdict: Vec<&'static str>,
-    kind: Vec<Option<String>>,
-    evidence: Vec<Option<String>>,
-    command: Vec<Option<&'static str>>,
-    compensation: Vec<bool>,
+pub(super) struct Columns<'a> {
+    pub(super) payment_id: Vec<&'a str>,
+    pub(super) version: Vec<&'a str>,
+    pub(super) observed_at: Vec<Option<Timestamp>>,
+    pub(super) external_status: Vec<Option<&'a str>>,
+    pub(super) external_created_at: Vec<Option<Timestamp>>,
+    pub(super) local_state: Vec<Option<&'a str>>,
+    pub(super) external_ref: Vec<Option<&'a str>>,
+    pub(super) verdict: Vec<&'static str>,
+    pub(super) kind: Vec<Option<String>>,
+    pub(super) evidence: Vec<Option<String>>,
+    pub(super) command: Vec<Option<&'static str>>,
+    pub(super) compensation: Vec<bool>,
 }
 
 impl<'a> Columns<'a> {
-    fn of(judged: &'a [JudgedPayment]) -> Self {
+    pub(super) fn of(judged: &'a [JudgedPayment]) -> Self {
         let mut columns = Self::default();
         for JudgedPayment { payment, outcome } in judged {
             columns.payment_id.push(payment.id.as_str());

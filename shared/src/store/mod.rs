@@ -8,6 +8,7 @@ pub mod batch;
 pub mod commit;
 pub mod cursor;
 pub mod ports;
+pub mod reverse;
 
 use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
@@ -65,6 +66,29 @@ pub enum StoreError {
         job: String,
         /// The revision that the batch was loaded at.
         revision: i64,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The reverse scan's window could not be read.
+    #[error("could not read the window of job {job}")]
+    ReadWindow {
+        /// Which job.
+        job: String,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The candidates for an orphan could not be read.
+    #[error("could not read the candidates for an orphan")]
+    LoadCandidates {
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// The payments that orphans name could not be read.
+    #[error("could not read the payments without a reference that orphans name")]
+    LoadUnlinked {
         /// What Postgres said.
         #[source]
         source: tokio_postgres::Error,

@@ -50,6 +50,15 @@ enum Function {
         #[arg(long)]
         until_cycle: bool,
     },
+    /// Walk the next pages of what Stripe created, for charges that no payment here names.
+    ReverseScan {
+        /// `{"from": "2026-01-01"}` walks back to there, this once.
+        #[arg(long)]
+        input: Option<String>,
+        /// Repeat until the window is complete; one report line a tick.
+        #[arg(long)]
+        until_cycle: bool,
+    },
     /// Work the outbox: commands through the canonical writer, events into the log.
     Dispatch,
     /// Apply the schema and the adapter to DATABASE_URL, and check the ports.
@@ -83,6 +92,7 @@ async fn main() -> ExitCode {
     let ended = match arguments.function {
         Function::ForwardScan { until_cycle } => scan(until_cycle, None, forward_scan::run).await,
         Function::Sweep { until_cycle } => scan(until_cycle, Some(sweep::SHARE), sweep::run).await,
+        Function::ReverseScan { input, until_cycle } => reverse(input.as_deref(), until_cycle).await,
         Function::Dispatch => dispatch_outbox().await,
         Function::Migrate { adapter } => migrate_database(adapter.as_deref()).await,
         Function::Release { job, revision } => release_batch(&job, revision).await,
@@ -131,6 +141,14 @@ where
             )));
         }
     }
+}
+
+async fn reverse(input: Option<&str>, until_cycle: bool) -> Result<(), Failure> {
+    let payload = input.map_or(Ok(serde_json::Value::Null), serde_json::from_str);
+    let payload = payload.map_err(|error| Failure::Usage(format!("--input is not JSON: {error}")))?;
+    let input = reverse_scan::Input::parse(&payload).map_err(|error| Failure::Usage(error.to_string()))?;
+    let run = async |deps: &Deps<'_, StripeClient>, now: Timestamp| reverse_scan::run(deps, now, &input).await;
+    scan(until_cycle, Some(reverse_scan::SHARE), run).await
 }
 
 async fn dispatch_outbox() -> Result<(), Failure> {

@@ -1,40 +1,17 @@
--- Purpose: write everything that one batch came to, or nothing: the cursor, observations, findings, commands, events.
--- Parameters:
---   1 job text; 2 revision bigint that the batch was loaded at; 3 now timestamptz;
---   4 keyset text; 5, 6 position before (created_at timestamptz, id text); 7, 8 position after; null for the start;
---   9 wraps boolean, the cycle ends here; 10 begins boolean, the cycle begins here;
---   then one array a column, one element a row that was judged, each payment at most once:
+-- Purpose: the middle of every commit, the same for all scans: observations, findings, commands and events of the payments
+--   that were judged. What stands before it says whether the tick may write at all (moved), what stands behind it adds what
+--   is the job's own and returns the facts; the three are one statement, so all of it is written or nothing.
+-- Parameters: 3 now timestamptz; then one array a column, one element a row that was judged, each payment at most once:
 --   11 payment_id text[]; 12 version text[]; 13 observed_at timestamptz[], null where there is no confirmed answer;
 --   14 external_status text[]; 15 external_created_at timestamptz[]; 16 local_state text[]; 17 external_ref text[];
 --   18 verdict text[]; 19 kind text[], null where there is no drift; 20 evidence jsonb as text[]; 21 command text[];
 --   22 compensation boolean[];
 --   23 a command that was delivered before this, timestamptz, should have taken effect by now; 24 how often a command is
---   issued for one finding, bigint, before a person has to decide; 25 boolean: forget observations whose payment is gone.
--- Returns: nothing at all when another tick moved the cursor first. Else a row `moved`, and a row for each finding
---   `opened`, `closed` and `escalated`, each command `queued`, each event `announced`, and each row that was judged with an
---   answer but `passed_by`: it changed, went away, or was observed by a faster scan meanwhile.
--- Locks: the cursor's row, then observations, then findings, each in the order of payment_id.
-with moved as (
-    update reconciliation.cursor c
-    set keyset = $4,
-        position_created_at = case when $9 then null else $7::timestamptz end,
-        position_id = case when $9 then null else $8::text::reconciliation.payment_id end,
-        -- A tick that came no further leaves the revision alone, and with it a better one that is under way, and a release.
-        revision = c.revision + case
-            when not $9 and c.position_id is not distinct from $8::text::reconciliation.payment_id then 0
-            else 1
-        end,
-        starts = case
-            when not $9 and c.position_id is not distinct from $8::text::reconciliation.payment_id then c.starts
-            else 0
-        end,
-        cycle = c.cycle + case when $10 then 1 else 0 end,
-        cycle_started_at = case when $10 then $3 else c.cycle_started_at end,
-        last_cycle_completed_at = case when $9 then $3 else c.last_cycle_completed_at end
-    where c.job = $1
-      and c.revision = $2
-    returning c.revision
-),
+--   issued for one finding, bigint, before a person has to decide.
+-- Gives: fact, with a row for each finding `opened`, `closed` and `escalated`, each command `queued`, each event
+--   `announced`, and each row that was judged with an answer but `passed_by`: it changed, went away, or was observed by a
+--   faster scan meanwhile.
+-- Locks: observations, then findings, each in the order of payment_id.
 judged as (
     select
         u.payment_id::reconciliation.payment_id as payment_id,
@@ -220,62 +197,23 @@ announced as (
     do nothing
     returning id, aggregate, type
 ),
--- Observations of payments that are gone would pin the lag. Only those between the two positions: every batch cleans
--- behind itself. The comparisons with null positions and with the order fold away when the statement is planned.
-gone as (
-    select o.payment_id
-    from reconciliation.observation o
-    where $25
-      and $4 = 'id'
-      and ($6::text is null or o.payment_id > $6::text::reconciliation.payment_id)
-      and ($9 or o.payment_id <= $8::text::reconciliation.payment_id)
-      and exists (select from moved)
-      and (select true from reconciliation.payment p where p.id = o.payment_id limit 1) is null
+fact as (
+    select 'opened' as fact, o.id, o.payment_id::text as payment_id, null::text as external_ref, o.kind, o.verdict
+    from opened o
     union all
-    select o.payment_id
-    from reconciliation.observation o
-    where $25
-      and $4 = 'created_at'
-      and ($5::timestamptz is null
-        or (o.payment_created_at, o.payment_id) > ($5::timestamptz, $6::text::reconciliation.payment_id))
-      and ($9
-        or (o.payment_created_at, o.payment_id) <= ($7::timestamptz, $8::text::reconciliation.payment_id))
-      and exists (select from moved)
-      and (select true from reconciliation.payment p where p.id = o.payment_id limit 1) is null
+    select 'closed', c.id, c.payment_id::text, null, c.kind, c.verdict from closed c
+    union all
+    select 'escalated', r.id, r.payment_id::text, null, r.kind, r.verdict
+    from reported r
+    join helpless h on h.finding_id = r.id
+    where h.issued >= $24
+    union all
+    select 'queued', q.id, q.aggregate, null, q.type, null from queued q
+    union all
+    select 'announced', a.id, a.aggregate, null, a.type, null from announced a
+    union all
+    select 'passed_by', null, j.payment_id::text, null, null, j.verdict
+    from judged j
+    where j.observed_at is not null
+      and not exists (select from accepted a where a.payment_id = j.payment_id)
 ),
-forgotten as (
-    delete from reconciliation.observation o
-    where o.payment_id in (select g.payment_id from gone g)
-    returning o.payment_id
-),
-closed_with_payment as (
-    update reconciliation.finding f
-    set resolved_at = greatest($3, f.last_seen_at),
-        resolution = 'payment_deleted'
-    from forgotten g
-    where f.payment_id = g.payment_id
-      and f.resolved_at is null
-    returning f.id, f.payment_id, f.kind, f.verdict
-)
-select 'moved' as fact, m.revision as id, null::text as payment_id, null::text as kind, null::text as verdict
-from moved m
-union all
-select 'opened', o.id, o.payment_id::text, o.kind, o.verdict from opened o
-union all
-select 'closed', c.id, c.payment_id::text, c.kind, c.verdict from closed c
-union all
-select 'escalated', r.id, r.payment_id::text, r.kind, r.verdict
-from reported r
-join helpless h on h.finding_id = r.id
-where h.issued >= $24
-union all
-select 'closed', c.id, c.payment_id::text, c.kind, c.verdict from closed_with_payment c
-union all
-select 'queued', q.id, q.aggregate, q.type, null from queued q
-union all
-select 'announced', a.id, a.aggregate, a.type, null from announced a
-union all
-select 'passed_by', null, j.payment_id::text, null, j.verdict
-from judged j
-where j.observed_at is not null
-  and not exists (select from accepted a where a.payment_id = j.payment_id)
