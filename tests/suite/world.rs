@@ -14,6 +14,7 @@ use reconciler::scan::steps::Steps;
 use reconciler::scan::{Deps, RunError};
 use reconciler::store::Keyset;
 use reconciler::telemetry::Report;
+use reverse_scan::Input;
 use time::Duration;
 use tokio_postgres::{Client, NoTls, Row};
 
@@ -229,6 +230,65 @@ impl World {
         self.owner.execute(statement, &[&count, &state, &at]).await.expect("payments");
     }
 
+    /// A payment as [`World::payment`] makes it, which an object's metadata can name by `match_key`.
+    pub(crate) async fn payment_of(
+        &self,
+        match_key: &str,
+        reference: Option<&str>,
+        state: &str,
+        minutes: i64,
+    ) -> String {
+        let id = self.payment(reference, state, minutes).await;
+        let (column, key) = match self.adapter {
+            Adapter::Default => ("order_id", "id"),
+            Adapter::UuidCheckout => ("cart_number", "payment_uuid"),
+        };
+        self.update(&format!("{column} = '{match_key}'"), &format!("{key} = '{id}'")).await;
+        id
+    }
+
+    /// One tick of the reverse scan.
+    pub(crate) async fn reverse(&self) -> Report {
+        self.reverse_in(&self.scan, &Steps::Unwatched, None, &Input::default()).await.expect("a tick that succeeds")
+    }
+
+    /// One over a session of its own, with its steps watched.
+    pub(crate) async fn reverse_in(
+        &self,
+        db: &Client,
+        steps: &Steps,
+        deadline: Option<Timestamp>,
+        input: &Input,
+    ) -> Result<Report, RunError> {
+        let budget = Budget::new("own", self.settings.requests_per_second, self.clock.clone());
+        let deps = Deps {
+            db,
+            gateway: &self.stripe,
+            budget: &budget,
+            clock: &self.clock,
+            settings: &self.settings,
+            keyset: self.keyset,
+            deadline,
+            steps,
+        };
+        self.clock.advance(std::time::Duration::from_millis(1));
+        reverse_scan::run(&deps, self.now(), input).await
+    }
+
+    /// Ticks of the reverse scan until a window is complete; the reports of all of them.
+    pub(crate) async fn window(&self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        for _ in 0..200 {
+            let report = self.reverse().await;
+            let done = report.outcome == reconciler::telemetry::Outcome::Wrapped;
+            reports.push(report);
+            if done {
+                return reports;
+            }
+        }
+        panic!("no window has been completed within 200 ticks: {:?}", reports.last());
+    }
+
     /// Changes payments behind everybody's back: `set` and `where` as in SQL.
     pub(crate) async fn update(&self, set: &str, filter: &str) {
         let table = match self.adapter {
@@ -286,7 +346,7 @@ impl World {
     /// Everything that a scan writes, as one text: equal before and after means that nothing was written.
     pub(crate) async fn written(&self) -> String {
         let mut all = String::new();
-        for table in ["observation", "finding", "outbox", "orphan_candidate"] {
+        for table in ["observation", "finding", "outbox", "orphan_candidate", "reverse_window"] {
             all += &self.texts(&format!("select t::text from reconciliation.{table} t order by 1")).await.join("\n");
         }
         let cursor = "select job, position_id::text, revision::text, cycle::text, cycle_started_at::text,

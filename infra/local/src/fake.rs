@@ -10,7 +10,8 @@ use reconciler::domain::Timestamp;
 use reconciler::domain::external::{Decline, External, ExternalPayment, ExternalStatus};
 use reconciler::domain::id::ExternalRef;
 use reconciler::gateway::{
-    Answer, Call, Exchange, Gateway, GatewayError, ListPage, ListQuery, TransientCause, decode_list, decode_retrieve,
+    Answer, Call, Exchange, Flaw, Gateway, GatewayError, ListPage, ListQuery, TransientCause, UnreadableObject,
+    decode_list, decode_retrieve,
 };
 use reqwest::header::{HeaderMap, HeaderValue};
 
@@ -31,6 +32,8 @@ pub enum Fault {
     Unauthorized,
     /// 403.
     Forbidden,
+    /// 200 with a page that is empty and says `has_more`.
+    EndlessPage,
 }
 
 /// An account at Stripe. Clones are the same account.
@@ -44,6 +47,8 @@ struct Account {
     places: HashMap<ExternalRef, usize>,
     other_mode: HashSet<ExternalRef>,
     faults: HashMap<ExternalRef, Fault>,
+    /// Unreadable on every page, whatever a retrieve gives.
+    spoiled: HashSet<ExternalRef>,
     /// Faults of single requests, counted from 1.
     nth: HashMap<usize, Fault>,
     from_nth: Option<(usize, Fault)>,
@@ -115,6 +120,16 @@ impl FakeStripe {
     /// Sets a key of the metadata.
     pub fn set_metadata(&self, id: &str, key: &str, value: &str) {
         self.change(id, |payment| drop(payment.metadata.insert(key.to_owned(), value.to_owned())));
+    }
+
+    /// It is of live mode, or not.
+    pub fn set_livemode(&self, id: &str, livemode: bool) {
+        self.change(id, |payment| payment.livemode = livemode);
+    }
+
+    /// No page gives it in a form that can be read; a retrieve does.
+    pub fn spoil(&self, id: &str) {
+        self.account().spoiled.extend(ExternalRef::parse(id));
     }
 
     /// Stripe has never heard of it.
@@ -218,11 +233,17 @@ impl Gateway for FakeStripe {
             },
         };
         let limit = usize::from(query.limit.clamp(1, reconciler::gateway::PAGE_MAX));
-        let payments: Vec<ExternalPayment> =
-            window.iter().skip(start).take(limit).map(|(_, payment)| (*payment).clone()).collect();
-        let has_more = window.len() > start + payments.len();
-        let next = payments.last().filter(|_| has_more).map(|payment| payment.id.clone());
-        Ok(ListPage { payments, unreadable: Vec::new(), next })
+        let on_page: Vec<&ExternalPayment> =
+            window.iter().skip(start).take(limit).map(|(_, payment)| *payment).collect();
+        let has_more = window.len() > start + on_page.len();
+        let next = on_page.last().filter(|_| has_more).map(|payment| payment.id.clone());
+        let (spoiled, readable): (Vec<&ExternalPayment>, Vec<&ExternalPayment>) =
+            on_page.into_iter().partition(|payment| account.spoiled.contains(&payment.id));
+        let unreadable = spoiled
+            .into_iter()
+            .map(|payment| UnreadableObject { id: Some(payment.id.clone()), flaw: Flaw::Missing("amount") })
+            .collect();
+        Ok(ListPage { payments: readable.into_iter().cloned().collect(), unreadable, next })
     }
 }
 
@@ -273,6 +294,7 @@ fn answer_of(fault: Fault) -> Option<HttpAnswer> {
             (429, error("invalid_request_error", Some("lock_timeout"), "This object cannot be accessed right now."))
         }
         Fault::Unauthorized => (401, error("invalid_request_error", None, "Invalid API Key provided")),
+        Fault::EndlessPage => (200, serde_json::json!({"object": "list", "data": [], "has_more": true}).to_string()),
         Fault::Forbidden => (403, error("invalid_request_error", Some("more_permissions_required"), "No permission")),
     };
     Some((status, headers, body))

@@ -13,12 +13,20 @@ looked as (
         $27::text[], $28::text[], $29::text[], $30::text[], $31::timestamptz[], $32::timestamptz[], $33::text[], $34::text[]
     ) as u (external_ref, how, status, match_key, external_created_at, next_look_at, kind, evidence)
 ),
--- Whether a payment names it is asked again here, as of this statement's snapshot: whoever has a payment is no orphan.
+-- Whether a payment names it is asked again here, as of this statement's snapshot: whoever has a payment is no orphan. Reported
+-- is what has an open finding, or one that a person accepted, with this same status: seen on a page again, it is no news.
 stranger as (
     select
         l.*,
         coalesce(
-            (select true from reconciliation.payment p where p.external_ref = l.external_ref limit 1), false) as named
+            (select true from reconciliation.payment p where p.external_ref = l.external_ref limit 1), false) as named,
+        exists (
+            select
+            from reconciliation.finding f
+            where f.payment_id is null
+              and f.external_ref = l.external_ref
+              and f.external_status is not distinct from l.status
+              and (f.resolved_at is null or f.resolution = 'accepted')) as reported
     from looked l
 ),
 dropped as (
@@ -34,6 +42,7 @@ watched as (
     from stranger s
     where not s.named
       and s.next_look_at is not null
+      and not (s.how = 'listed' and s.reported)
     order by s.external_ref
     on conflict (external_ref) do update
     set status = case when excluded.status in ('unreadable', 'not_found') then c.status else excluded.status end,
@@ -64,6 +73,18 @@ orphan_closed as (
     from orphan_over o
     where f.id = o.id
     returning f.id, f.external_ref, f.kind, f.verdict
+),
+orphan_seen_again as (
+    update reconciliation.finding f
+    set last_seen_at = greatest(f.last_seen_at, $3)
+    from stranger s
+    where f.payment_id is null
+      and f.external_ref = s.external_ref
+      and f.resolved_at is null
+      and s.how = 'listed'
+      and s.reported
+      and not s.named
+    returning f.id
 ),
 orphan_reported as (
     insert into reconciliation.finding as f
