@@ -103,6 +103,23 @@ async fn the_real_function_answers_invocations_with_its_report() {
 }
 
 #[tokio::test]
+async fn the_reverse_scan_takes_an_input_and_a_schedules_payload() {
+    let world = World::new().await;
+    let stripe = Sandbox::start(sandbox::Options::default()).await.unwrap();
+    let url = world.database.url();
+    let settings = [("DATABASE_URL", url.as_str()), ("STRIPE_API_KEY", KEY), ("STRIPE_API_BASE", &stripe.base_url)];
+    let host = Host::new(&binaries().join("reverse-scan"), &settings).await;
+    let report = host.answer(json!({"from": "2020-01-01"})).await;
+    assert_eq!((&report["function"], &report["outcome"]), (&json!("reverse-scan"), &json!("wrapped")));
+    assert_eq!(report["window_from"], "2020-01-01T00:00:00Z");
+    let (failed, message) = host.failure(json!({"from": "yesterday"})).await;
+    assert!(failed == "InputUnusable" && message.contains("yesterday"), "{failed}: {message}");
+    let report = host.answer(json!({"source": "aws.scheduler"})).await;
+    assert!(["waiting", "wrapped"].contains(&report["outcome"].as_str().unwrap()), "{report}");
+    drop(host.kill());
+}
+
+#[tokio::test]
 async fn a_panic_is_reported_and_survived() {
     let host = Host::new(&binaries().join("examples/panicking"), &[]).await;
     assert_eq!(host.answer(json!({"n": 1})).await, json!({"n": 1}));

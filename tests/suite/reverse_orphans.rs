@@ -319,6 +319,9 @@ async fn a_sent_payment_whose_charge_is_not_there_is_reported_once() {
     charge(&world, "pi_explains", "requires_action", Some("explained"), 60 * 24);
     world.payment_of("canceled", None, "finalizing", 60 * 24 * 2).await;
     charge(&world, "pi_canceled", "canceled", Some("canceled"), 60 * 24);
+    world.payment_of("tried twice", None, "finalizing", 60 * 24 * 2).await;
+    world.payment_of("tried twice", Some("pi_twice"), "paid", 60 * 24).await;
+    charge(&world, "pi_twice", "succeeded", Some("tried twice"), 60 * 24);
     world.payment_of("young", None, "finalizing", 60).await;
     world.payment_of("older than the proof", None, "finalizing", 60 * 24 * 7).await;
     let report = world.window().await.pop().unwrap();

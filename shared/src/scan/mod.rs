@@ -89,7 +89,7 @@ pub enum RunError {
         /// The tick, with its counts; its outcome is `withheld`.
         report: Box<Report>,
     },
-    /// The invocation's input cannot be used. Nothing was called.
+    /// The invocation's input cannot be used. Nothing was asked and nothing is written.
     #[error("{0}")]
     Input(String),
     /// Stripe answered with an object of the other mode (live or test): a wrong key.

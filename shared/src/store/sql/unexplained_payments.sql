@@ -25,6 +25,12 @@ where p.state in ('finalizing', 'expired')
   and greatest(p.created_at, p.updated_at) < $2
   and p.updated_at >= $3
   and not exists (select from reconciliation.orphan_candidate c where c.match_key = p.match_key)
+  -- an order that was paid by another attempt: the charge that names it is that one's
+  and not exists (
+    select
+    from reconciliation.payment q
+    where q.match_key = p.match_key
+      and q.external_ref is not null)
   and not exists (
     select
     from reconciliation.finding f
