@@ -3,6 +3,7 @@
 use local::fake::Fault;
 use local::sandbox::{Endpoint, Options, PaymentIntentSeed, Sandbox};
 use reconciler::domain::Timestamp;
+use reconciler::domain::external::ExternalStatus;
 use reconciler::scan::steps::{Step, Steps};
 use reconciler::telemetry::{Outcome, Report, ReverseFigures};
 use reverse_scan::Input;
@@ -398,7 +399,10 @@ async fn a_process_walks_a_window_by_list_and_retrieve_alone() {
     sandbox.with(|account, _| {
         for number in 0..250 {
             let id = Some(format!("pi_{number}"));
-            account.insert(PaymentIntentSeed { id, ..PaymentIntentSeed::new(now - Duration::days(40)) }).unwrap();
+            let status = ExternalStatus::Succeeded;
+            account
+                .insert(PaymentIntentSeed { id, status, ..PaymentIntentSeed::new(now - Duration::days(40)) })
+                .unwrap();
         }
     });
     let url = world.database.url();
@@ -408,6 +412,7 @@ async fn a_process_walks_a_window_by_list_and_retrieve_alone() {
         ("STRIPE_API_BASE", sandbox.base_url.as_str()),
         ("REQUESTS_PER_SECOND", "2000"),
         ("REVERSE_PAGES", "2"),
+        ("MISSING_CAP", "1000"),
     ];
     let tick = |arguments: &[&str]| start(&binaries().join("tick"), arguments, settings);
     let from = format!("{{\"from\": \"{}\"}}", (now - Duration::days(60)).date());
@@ -421,8 +426,24 @@ async fn a_process_walks_a_window_by_list_and_retrieve_alone() {
     for field in ["function", "job", "known", "foreign", "unread", "candidates", "looks", "orphans", "unexplained"] {
         assert!(reports.iter().all(|report| !report[field].is_null()), "{field}");
     }
-    let asked = sandbox.with(|account, _| account.counters().by_endpoint.clone());
-    assert_eq!(asked.keys().collect::<Vec<_>>(), [&Endpoint::List], "no search, and nothing to retrieve");
+    let asked = || sandbox.with(|account, _| account.counters().by_endpoint.clone());
+    assert_eq!(asked().into_keys().collect::<Vec<_>>(), [Endpoint::List], "nothing to retrieve yet");
+
+    // a second look, and its line in the log
+    let due = "update reconciliation.orphan_candidate set next_look_at = first_seen_at where external_ref = 'pi_7'";
+    world.owner.batch_execute(due).await.unwrap();
+    let (code, _, stderr) = tick(&["reverse-scan"]).ended().await;
+    assert_eq!(code, 0, "{stderr}");
+    let lines = stderr.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let opened: Vec<_> = lines.filter(|line| line["message"] == "finding opened").collect();
+    assert_eq!(opened.len(), 1, "{stderr}");
+    let line = |field: &str| opened[0][field].as_str();
+    assert_eq!(
+        (line("level"), line("external_ref"), line("kind")),
+        (Some("WARN"), Some("pi_7"), Some("orphan_charge"))
+    );
+    assert!(opened[0]["payment"].is_null() && !stderr.contains("hush"), "{stderr}");
+    assert_eq!(asked().into_keys().collect::<Vec<_>>(), [Endpoint::List, Endpoint::Retrieve], "no search");
 
     let (code, _, stderr) = tick(&["reverse-scan", "--input", "{\"from\": \"yesterday\"}"]).ended().await;
     assert!(code == 2 && stderr.contains("from"), "{code} {stderr}");

@@ -171,6 +171,8 @@ async fn a_charge_that_names_a_payment_without_reference_is_unlinked_and_no_forw
     charge(&world, "pi_first", "succeeded", Some("order-7"), 80);
     charge(&world, "pi_second", "succeeded", Some("order-7"), 70);
     charge(&world, "pi_other", "succeeded", Some("order-8"), 60);
+    world.payment_of("order-8", Some("pi_linked"), "paid", 90).await; // which has its own
+    charge(&world, "pi_linked", "succeeded", Some("order-8"), 90);
     world.reverse().await;
     world.pass(11);
     world.reverse().await;
@@ -277,6 +279,20 @@ async fn an_account_of_nothing_but_strangers_looks_like_a_wrong_one() {
     world.window().await;
     world.reverse().await;
     assert_eq!(world.findings().await, ["orphan_charge needs_review open"; 6]);
+}
+
+#[tokio::test]
+async fn carts_wait_behind_what_may_be_money() {
+    let world = matching().await;
+    for number in 0..120 {
+        charge(&world, &format!("pi_cart_{number}"), "requires_payment_method", None, 90);
+    }
+    charge(&world, "pi_money", "succeeded", None, 30);
+    world.reverse().await;
+    world.pass(11);
+    let report = world.reverse().await;
+    assert_eq!((looks(&report), report.findings_opened), (50, 1));
+    assert_eq!((looks(&world.reverse().await), looks(&world.reverse().await)), (50, 21), "and have their turn");
 }
 
 #[tokio::test]

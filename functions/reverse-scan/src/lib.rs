@@ -15,6 +15,7 @@ mod candidates;
 mod filter;
 mod input;
 mod page;
+mod sort;
 mod tick;
 mod unexplained;
 mod window;

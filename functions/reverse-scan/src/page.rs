@@ -1,35 +1,23 @@
-//! One page: what a payment names is judged like everywhere, what none names becomes a candidate for an orphan.
+//! One page: listed, its drifts retrieved, sorted ([`crate::sort`]), committed.
 //!
-//! An object is **finished** if and only if
-//! - a payment names it, and the page agrees with what is known, or a retrieve has confirmed the drift, or the object itself
-//!   gives no answer while Stripe does (then the payment is unverifiable, and stays in the lag); or
-//! - no payment names it, and it is a candidate, or not ours, or canceled: nothing was taken and nothing will be.
-//!
-//! The walk passes the page up to the first object that is not. So a deadline or a 429 in the middle of a page skips nothing,
-//! and a page full of drifts is worked off over several ticks. An object that cannot be read has no place in that order: the
-//! page is not cut while one of them is unfinished.
+//! The walk passes the page up to the first object that is not finished. So a deadline or a 429 in the middle of a page skips
+//! nothing, and a page full of drifts is worked off over several ticks.
 
 use std::collections::{HashMap, HashSet};
 
-use reconciler::domain::Timestamp;
-use reconciler::domain::classify::{BeforeAsking, before_asking, classify};
-use reconciler::domain::external::{External, ExternalPayment, ExternalStatus};
+use reconciler::domain::external::{External, ExternalPayment};
 use reconciler::domain::id::ExternalRef;
-use reconciler::domain::orphan::second_look;
-use reconciler::domain::payment::Payment;
-use reconciler::domain::verdict::{Judgement, Verdict};
+use reconciler::domain::verdict::Verdict;
 use reconciler::gateway::{Gateway, ListPage, ListQuery, PAGE_MAX};
 use reconciler::scan::RunError;
-use reconciler::scan::evidence::evidence_of;
 use reconciler::scan::list::{Listed, list};
 use reconciler::scan::observe::{Answer, observe};
 use reconciler::scan::steps::Step;
-use reconciler::store::commit::{JudgedOutcome, JudgedPayment};
-use reconciler::store::reverse::{How, KnownPayment, Stranger, UnderWay, load_known};
+use reconciler::store::reverse::{KnownPayment, UnderWay, load_known};
 use reconciler::telemetry::Outcome;
 
 use crate::JOB;
-use crate::filter::{is_ours, match_key_of};
+use crate::sort::{Looked, judgement_of, sort};
 use crate::tick::{Tick, outcome_of};
 use crate::window::{Met, Way, from_the_first_page, turn};
 
@@ -42,27 +30,6 @@ pub(crate) enum PageEnd {
     Complete,
     /// The tick ends here.
     End(Outcome),
-}
-
-/// What a page comes to.
-#[derive(Default)]
-struct Sorted {
-    judged: Vec<JudgedPayment>,
-    strangers: Vec<Stranger>,
-    met: Met,
-    foreign: u64,
-    /// Unreadable objects that are nobody's payment, as far as is known.
-    unverifiable: u64,
-    /// The last object up to which all are finished.
-    passed: Option<ExternalRef>,
-    unfinished: bool,
-}
-
-/// The page's objects, the payments that name them, and what was retrieved.
-struct Looked<'a> {
-    observed_at: Timestamp,
-    known: HashMap<&'a str, Vec<KnownPayment>>,
-    answers: HashMap<&'a ExternalRef, Answer>,
 }
 
 /// Reads the next page of the window that is under way.
@@ -187,157 +154,6 @@ fn to_be_retrieved<'a, G>(
     let mut seen = HashSet::new();
     wanted.retain(|id| seen.insert(*id));
     wanted
-}
-
-/// `None`: the payment is too fresh to be judged.
-fn judgement_of<G>(tick: &Tick<'_, '_, G>, payment: &Payment, external: &External) -> Option<Judgement> {
-    let policy = &tick.deps.settings.policy;
-    match before_asking(payment, policy, tick.now) {
-        BeforeAsking::TooFresh => None,
-        BeforeAsking::Settled(judgement) => Some(judgement),
-        BeforeAsking::Ask(_) => Some(classify(payment, external, policy, tick.now)),
-    }
-}
-
-fn judge<G>(tick: &Tick<'_, '_, G>, payment: Payment, observed_at: Timestamp, external: &External) -> JudgedPayment {
-    let outcome = match judgement_of(tick, &payment, external) {
-        None => JudgedOutcome::NotAsked,
-        Some(judgement) => {
-            let evidence = match judgement.kind() {
-                Some(_) => evidence_of(&payment, Some(external)),
-                None => serde_json::Value::Null,
-            };
-            JudgedOutcome::Confirmed { observed_at, external: Some(external.clone()), judgement, evidence }
-        }
-    };
-    JudgedPayment { payment, outcome }
-}
-
-fn unanswered(known: Vec<KnownPayment>) -> impl Iterator<Item = JudgedPayment> {
-    known.into_iter().map(|known| JudgedPayment { payment: known.payment, outcome: JudgedOutcome::Unanswered })
-}
-
-/// Sorts a page's objects in their order.
-fn sort<G>(tick: &Tick<'_, '_, G>, page: &ListPage, mut looked: Looked<'_>) -> Sorted {
-    let mut sorted = Sorted::default();
-    for object in &page.unreadable {
-        unreadable(tick, &mut sorted, object.id.as_ref(), &mut looked);
-    }
-    let mut passing = !sorted.unfinished;
-    let mut seen = HashSet::new();
-    for object in page.payments.iter().filter(|object| seen.insert(&object.id)) {
-        let known = looked.known.remove(object.id.as_str());
-        let finished = match (known, looked.answers.remove(&object.id)) {
-            (Some(known), Some(answer)) => {
-                if passing {
-                    count_known(tick, &mut sorted.met, object, &known);
-                }
-                judge_retrieved(tick, &mut sorted, known, answer)
-            }
-            // what costs nothing is left for the tick that comes past it
-            (Some(_) | None, None) if !passing => false,
-            (Some(known), None) => {
-                count_known(tick, &mut sorted.met, object, &known);
-                let external = External::Present(object.clone());
-                let judged = known.into_iter().map(|known| judge(tick, known.payment, looked.observed_at, &external));
-                sorted.judged.extend(judged);
-                true
-            }
-            (None, _) => {
-                stranger(tick, &mut sorted, object);
-                true
-            }
-        };
-        passing &= finished;
-        if passing {
-            sorted.met.objects += 1;
-            sorted.passed = Some(object.id.clone());
-        }
-    }
-    sorted.unfinished = !passing;
-    sorted
-}
-
-fn count_known<G>(tick: &Tick<'_, '_, G>, met: &mut Met, object: &ExternalPayment, known: &[KnownPayment]) {
-    met.known += 1;
-    let named = match_key_of(&tick.deps.settings.reverse, object);
-    let matched =
-        named.is_some_and(|named| known.iter().any(|known| known.payment.match_key.as_deref() == Some(named)));
-    met.matched += i64::from(matched);
-}
-
-/// Whether it is finished.
-fn judge_retrieved<G>(tick: &Tick<'_, '_, G>, sorted: &mut Sorted, known: Vec<KnownPayment>, answer: Answer) -> bool {
-    match answer {
-        Answer::Confirmed { observed_at, external: external @ External::Present(_) } => {
-            sorted.judged.extend(known.into_iter().map(|known| judge(tick, known.payment, observed_at, &external)));
-            true
-        }
-        // on a page a moment ago, and not there: no answer to believe
-        Answer::Confirmed { external: External::NotFound { .. }, .. } | Answer::PassedOver => {
-            sorted.judged.extend(unanswered(known));
-            true
-        }
-        Answer::HeldUp => {
-            sorted.judged.extend(unanswered(known));
-            false
-        }
-        Answer::Unfinished => false,
-    }
-}
-
-/// No payment names it. The first look; the second one is a retrieve, a grace period later.
-fn stranger<G>(tick: &Tick<'_, '_, G>, sorted: &mut Sorted, object: &ExternalPayment) {
-    let settings = &tick.deps.settings.reverse;
-    if !is_ours(settings, object) {
-        sorted.foreign += 1;
-    } else if object.status != ExternalStatus::Canceled {
-        sorted.strangers.push(Stranger {
-            id: object.id.clone(),
-            how: How::Listed,
-            status: object.status.as_str().to_owned(),
-            match_key: match_key_of(settings, object).map(str::to_owned),
-            created: Some(object.created),
-            next_look_at: Some(second_look(tick.now, &tick.deps.settings.policy)),
-            finding: None,
-        });
-    }
-}
-
-/// An object that the page did not let us read. The retrieve may.
-fn unreadable<G>(tick: &Tick<'_, '_, G>, sorted: &mut Sorted, id: Option<&ExternalRef>, looked: &mut Looked<'_>) {
-    sorted.met.objects += 1;
-    let Some((id, answer)) = id.and_then(|id| Some((id, looked.answers.remove(id)?))) else {
-        tracing::warn!("an object on the page has no readable id: this window proves no absence");
-        sorted.met.unread += 1;
-        sorted.unverifiable += 1;
-        return;
-    };
-    if let Some(known) = looked.known.remove(id.as_str()) {
-        if let Answer::Confirmed { external: External::Present(object), .. } = &answer {
-            count_known(tick, &mut sorted.met, object, &known);
-        }
-        sorted.unfinished |= !judge_retrieved(tick, sorted, known, answer);
-        return;
-    }
-    match answer {
-        Answer::Confirmed { external: External::Present(object), .. } => stranger(tick, sorted, &object),
-        Answer::Confirmed { external: External::NotFound { .. }, .. } | Answer::PassedOver => {
-            tracing::warn!(%id, "an object on the page cannot be read: it is looked at again");
-            sorted.met.unread += 1;
-            sorted.unverifiable += 1;
-            sorted.strangers.push(Stranger {
-                id: id.clone(),
-                how: How::Listed,
-                status: "unreadable".to_owned(),
-                match_key: None,
-                created: None,
-                next_look_at: Some(second_look(tick.now, &tick.deps.settings.policy)),
-                finding: None,
-            });
-        }
-        Answer::HeldUp | Answer::Unfinished => sorted.unfinished = true,
-    }
 }
 
 fn count<G>(tick: &mut Tick<'_, '_, G>, met: &Met, foreign: u64, unverifiable: u64, whole: bool) {
