@@ -211,17 +211,20 @@ async fn a_429_an_outage_and_a_wrong_key_skip_no_page_and_are_never_clean() {
 #[tokio::test]
 async fn a_429_in_the_middle_of_a_page_cuts_it_there() {
     let world = World::new().await;
-    world.pairs(100, "pending", "succeeded").await;
-    world.stripe.fail_nth(41, Fault::RateLimited);
+    world.pairs(100, "paid", "succeeded").await;
+    let odd = "substr(stripe_payment_intent_id, 4)::int % 2 = 1";
+    world.update("status = 'pending'", odd).await;
+    world.stripe.fail_nth(21, Fault::RateLimited); // the list, 19 retrieves, and the one of pi_61
     let report = world.reverse().await;
-    assert_eq!((report.outcome, report.repairable, report.findings_opened), (Outcome::Stopped, 39, 39));
+    assert_eq!((report.outcome, report.repairable, report.in_sync), (Outcome::Stopped, 19, 20));
     assert_eq!((figures(&report).objects, figures(&report).pages), (39, 0));
     let after = world.texts("select page_after from reconciliation.reverse_window").await;
     assert_eq!(after, ["pi_62"], "behind the last one that is finished");
     assert_eq!(completed(&world).await, 0);
     let report = world.reverse().await;
-    assert_eq!((report.outcome, report.findings_opened), (Outcome::Wrapped, 61));
-    assert_eq!(world.outbox().await.len(), 100);
+    assert_eq!((report.outcome, report.repairable, report.in_sync), (Outcome::Wrapped, 31, 30));
+    assert_eq!(world.outbox().await.len(), 50);
+    assert_eq!(world.never_verified().await, 0);
 }
 
 #[tokio::test]
