@@ -1,8 +1,8 @@
 //! `reverse-scan`: walks what Stripe created, newest first, a few pages a tick, and finds what no payment here names. On the
 //! way it verifies the payments that it meets: a page already holds their status.
 //!
-//! A tick: the candidates that are due for another look ([`candidates`]) → the window ([`window`]) → up to `REVERSE_PAGES`
-//! pages of it ([`page`]), and when that was its last one, the payments whose charge it has not met ([`unexplained`]). Each
+//! A tick: the candidates that are due for another look (`candidates.rs`) → the window (`window.rs`) → up to `REVERSE_PAGES`
+//! pages of it (`page.rs`), and when that was its last one, the payments whose charge it has not met (`unexplained.rs`). Each
 //! part is observed outside of any transaction and committed by one statement, which begins with a compare-and-set of the
 //! window's revision and has its middle in common with the walks' commit: an overlapping tick writes nothing.
 //!

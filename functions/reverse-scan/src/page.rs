@@ -1,4 +1,4 @@
-//! One page: listed, its drifts retrieved, sorted ([`crate::sort`]), committed.
+//! One page: listed, its drifts retrieved, sorted (`sort.rs`), committed.
 //!
 //! The walk passes the page up to the first object that is not finished. So a deadline or a 429 in the middle of a page skips
 //! nothing, and a page full of drifts is worked off over several ticks.

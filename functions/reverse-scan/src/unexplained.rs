@@ -1,7 +1,7 @@
 //! Payments that were sent to Stripe, have no reference, and whose charge is not there.
 //!
 //! Such a payment is reported, once, as `no_external_reference` with `PaymentCompensationRequired` if and only if
-//! - complete windows cover the time from a day before it was created to an hour after it last changed ([`crate::window`]);
+//! - complete windows cover the time from a day before it was created to an hour after it last changed (`window.rs`);
 //! - no PaymentIntent that they met names it by its `match_key`, but for canceled ones, and no other payment with the same
 //!   `match_key` has a reference: a second attempt at an order whose first one is accounted for; and
 //! - some PaymentIntent of these windows names the payment that names it: then the metadata key is right, and the account.
