@@ -15,6 +15,7 @@ mod binaries;
 mod cli;
 mod dispatch;
 mod findings;
+mod gates;
 mod gateway_conformance;
 mod lambda;
 mod overlap;
