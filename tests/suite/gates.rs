@@ -105,15 +105,47 @@ impl Gates {
     pub(crate) async fn let_on<T>(&self, run: &mut Run<'_, T>, stand: Stand) {
         match stand {
             Stand::Step => run.held.take().expect("it stands at a step").go_on.send(()).expect("it waits"),
-            Stand::Gate { turn } => {
-                let actor = run.actor;
-                let open = format!("select pg_advisory_unlock({actor}, {turn})");
-                self.keeper.batch_execute(&open).await.expect("open");
-                let close = format!("select pg_advisory_lock({actor}, {turn})"); // waits until it has passed
-                self.keeper.batch_execute(&close).await.expect("close");
-            }
+            Stand::Gate { turn } => self.open(run.actor, turn).await,
             Stand::Queue | Stand::End => panic!("actor {} cannot be let on: {stand:?}", run.actor),
         }
+    }
+
+    /// Lets an actor pass the gate at which it stands, and closes it behind it.
+    pub(crate) async fn open(&self, actor: i32, turn: i32) {
+        let open = format!("select pg_advisory_unlock({actor}, {turn})");
+        self.keeper.batch_execute(&open).await.expect("open");
+        let close = format!("select pg_advisory_lock({actor}, {turn})"); // waits until it has passed
+        self.keeper.batch_execute(&close).await.expect("close");
+    }
+
+    /// Leaves all gates of an actor open, and waits until its sessions, which nobody drives any more, have ended.
+    pub(crate) async fn abandon(&self, actor: i32) {
+        let open = format!("select pg_advisory_unlock({actor}, 0), pg_advisory_unlock({actor}, 1)");
+        self.keeper.batch_execute(&open).await.expect("open");
+        let there = format!(
+            "select from pg_stat_activity where application_name = 'actor {actor}' and datname = current_database()"
+        );
+        for _ in 0..LOOKS_MAX {
+            if self.keeper.query_typed(&there, &[]).await.expect("look").is_empty() {
+                return;
+            }
+        }
+        panic!("a session of actor {actor} does not end");
+    }
+
+    /// The turn of the gate at which another process's session stands, if it does.
+    pub(crate) async fn stands_at(&self, actor: i32) -> Option<i32> {
+        let sql = format!(
+            "select l.objid::integer from pg_locks l join pg_stat_activity a using (pid)
+             where a.application_name = 'actor {actor}' and a.datname = current_database() and l.locktype = 'advisory' and not l.granted"
+        );
+        self.keeper.query_typed(&sql, &[]).await.expect("locks").first().map(|row| row.get(0))
+    }
+
+    /// A database's URL by which another process connects as an actor.
+    pub(crate) fn url(url: &str, actor: i32) -> String {
+        let and = if url.contains('?') { '&' } else { '?' };
+        format!("{url}{and}application_name=actor%20{actor}&options=-c%20gates.actor%3D{actor}")
     }
 
     /// Ends the run's session where it stands, as if its process had died, and waits until Postgres has let go of its locks.

@@ -17,6 +17,7 @@ mod dispatch;
 mod findings;
 mod gates;
 mod gateway_conformance;
+mod killed;
 mod lambda;
 mod overlap;
 mod pacing;
