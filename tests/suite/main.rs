@@ -12,6 +12,7 @@
 
 mod answers;
 mod binaries;
+mod causes;
 mod cli;
 mod dispatch;
 mod findings;
