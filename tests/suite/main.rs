@@ -27,6 +27,7 @@ mod privileges;
 mod readme;
 mod repair_races;
 mod schedule;
+mod second_adapter;
 mod sweep;
 mod transition;
 mod walk;
