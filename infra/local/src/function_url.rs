@@ -63,7 +63,7 @@ impl FunctionUrl {
     }
 
     /// Closes the port and every connection, and comes back when that is done.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.listening.stop().await;
     }
 }

@@ -42,7 +42,7 @@ impl Listening {
     }
 
     /// Closes the port and every connection, and comes back when that is done.
-    pub(crate) async fn stop(mut self) {
+    pub(crate) async fn stop(&mut self) {
         self.accepting.abort();
         match (&mut self.accepting).await {
             // It had ended by itself, or it has now: either way nothing listens any more.

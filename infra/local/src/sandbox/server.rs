@@ -11,10 +11,12 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use reconciler::domain::Timestamp;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::account::Account;
 use super::control;
 use super::log::Counters;
+use super::webhooks::sender::{deliver, keep_delivering};
 use super::wire::{Hold, Reply, Request, Response};
 use crate::loopback::Listening;
 
@@ -30,13 +32,30 @@ pub struct Options {
     pub latency: Duration,
     /// What is there at the start.
     pub account: Account,
-    /// For `created`, for the limits and for the log.
+    /// For `created`, for the limits, for the log and for the webhooks.
     pub clock: Clock,
+    /// Whether webhooks go out by themselves.
+    pub sending: Sending,
+}
+
+/// When webhooks go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// As soon as they are due. Pauses are waited for with the machine's timer, so this wants a clock that goes by itself.
+    ByItself,
+    /// When [`Sandbox::deliver`] is called.
+    WhenAsked,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { port: 0, latency: Duration::ZERO, account: Account::new(), clock: Arc::new(system_time) }
+        Self {
+            port: 0,
+            latency: Duration::ZERO,
+            account: Account::new(),
+            clock: Arc::new(system_time),
+            sending: Sending::ByItself,
+        }
     }
 }
 
@@ -74,22 +93,31 @@ pub struct Sandbox {
     pub base_url: String,
     shared: Arc<Shared>,
     listening: Listening,
+    sending: Option<JoinHandle<()>>,
 }
 
 /// What the connections and the handle have in common.
 pub(super) struct Shared {
     account: Mutex<Account>,
     latency: Mutex<Duration>,
-    counters: watch::Sender<Counters>,
+    pub(super) counters: watch::Sender<Counters>,
     clock: Clock,
+    /// Taken while a webhook is being sent: they go out one after the other.
+    pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 impl Sandbox {
     /// Listens on 127.0.0.1. Must be called within a tokio runtime.
     pub async fn start(options: Options) -> Result<Self, SandboxError> {
-        let Options { port, latency, account, clock } = options;
+        let Options { port, latency, account, clock, sending } = options;
         let counters = watch::Sender::new(account.counters().clone());
-        let shared = Arc::new(Shared { account: Mutex::new(account), latency: Mutex::new(latency), counters, clock });
+        let shared = Arc::new(Shared {
+            account: Mutex::new(account),
+            latency: Mutex::new(latency),
+            counters,
+            clock,
+            turn: tokio::sync::Mutex::new(()),
+        });
         let serving = Arc::clone(&shared);
         let answered = move |request| {
             let shared = Arc::clone(&serving);
@@ -97,7 +125,14 @@ impl Sandbox {
         };
         let listening =
             Listening::start(port, answered).await.map_err(|source| SandboxError::Listen { port, source })?;
-        Ok(Self { base_url: listening.base_url.clone(), shared, listening })
+        let sending = match sending {
+            Sending::ByItself => {
+                let shared = Arc::clone(&shared);
+                Some(tokio::spawn(async move { keep_delivering(&shared).await }))
+            }
+            Sending::WhenAsked => None,
+        };
+        Ok(Self { base_url: listening.base_url.clone(), shared, listening, sending })
     }
 
     /// Reads or changes the account, with the sandbox's time. Requests wait meanwhile.
@@ -125,15 +160,36 @@ impl Sandbox {
         self.until(|counters| counters.held >= requests).await
     }
 
+    /// Sends the webhooks that are due, one after the other, and those that become due by it; comes back when none is. How
+    /// many attempts that were.
+    pub async fn deliver(&self) -> u64 {
+        deliver(&self.shared).await
+    }
+
     /// Runs until it fails, and says why; for a sandbox in a process of its own.
     pub async fn run(mut self) -> SandboxError {
         let source = self.listening.ended().await;
-        SandboxError::Accept { base_url: self.base_url, source }
+        SandboxError::Accept { base_url: self.base_url.clone(), source }
     }
 
     /// Closes the port and every connection, and comes back when that is done.
-    pub async fn stop(self) {
+    pub async fn stop(mut self) {
         self.listening.stop().await;
+        if let Some(sending) = self.sending.as_mut() {
+            sending.abort();
+            match sending.await {
+                // Either way nothing is sent any more.
+                Ok(()) | Err(_) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if let Some(sending) = &self.sending {
+            sending.abort();
+        }
     }
 }
 
@@ -190,7 +246,7 @@ impl Shared {
     }
 
     /// As [`with`](Self::with), for a look that may change nothing: it must not wake those that look again.
-    fn with_silently<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
+    pub(super) fn with_silently<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
         act(&mut unpoisoned(&self.account), (self.clock)())
     }
 }
@@ -213,7 +269,7 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the sandbox imitates a network, which takes real time")]
-async fn delay(latency: Duration) {
+pub(super) async fn delay(latency: Duration) {
     tokio::time::sleep(latency).await;
 }
 
