@@ -27,5 +27,6 @@ mod sweep;
 mod transition;
 mod walk;
 mod webhook;
+mod webhook_delivery;
 mod withhold;
 mod world;
