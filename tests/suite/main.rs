@@ -13,6 +13,7 @@
 mod answers;
 mod binaries;
 mod cli;
+mod demo;
 mod dispatch;
 mod findings;
 mod gateway_conformance;
