@@ -394,6 +394,7 @@ async fn the_demo_runs_against_a_test_key_too() {
     let (code, stdout, stderr) = demo(&arguments).ended().await;
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("missing_externally                        1"), "{stdout}");
+    assert!(stdout.contains("Webhooks  left out") && !stdout.contains("a webhook, first"), "{stdout}");
     assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
 
     let (code, _, stderr) = demo(&["--stripe-key", "rk_live_hush"]).ended().await;
