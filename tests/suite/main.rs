@@ -30,6 +30,7 @@ mod repair_races;
 mod schedule;
 mod second_adapter;
 mod sweep;
+mod tls;
 mod transition;
 mod walk;
 mod webhook;

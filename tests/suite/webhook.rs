@@ -23,7 +23,7 @@ const OLD_SECRET: &str = "whsec_hush_old";
 
 /// A receiver as one Lambda process has it.
 fn receiver(url: &str) -> Database {
-    Database::new(&DatabaseSettings { url: Secret::new(url) }, ROLE).unwrap()
+    Database::new(&DatabaseSettings { url: Secret::new(url), ca: None }, ROLE).unwrap()
 }
 
 fn settings(livemode: bool) -> WebhookSettings {
