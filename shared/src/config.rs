@@ -6,6 +6,7 @@
 mod reverse;
 
 use std::fmt;
+use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -76,13 +77,31 @@ impl fmt::Debug for Secret {
 pub struct DatabaseSettings {
     /// `DATABASE_URL`; holds a password.
     pub url: Secret,
+    /// Whom to trust with TLS; `None`: whom the system trusts.
+    pub ca: Option<CaBundle>,
+}
+
+/// Certificates of the authorities that may vouch for the database's server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaBundle {
+    /// `DATABASE_CA_FILE`: a file with them, in PEM.
+    File(PathBuf),
+    /// `DATABASE_CA`: the PEM text itself.
+    Pem(String),
 }
 
 impl DatabaseSettings {
-    /// Reads `DATABASE_URL`.
+    /// Reads the settings named at the fields.
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
         let url = required(lookup, "DATABASE_URL", "a URL such as postgres://user:password@host/database")?;
-        Ok(Self { url: Secret::new(url) })
+        let ca = match (text(lookup, "DATABASE_CA_FILE"), text(lookup, "DATABASE_CA")) {
+            (Some(file), Some(_)) => {
+                return Err(malformed("DATABASE_CA_FILE", &file, "either it or DATABASE_CA, not both"));
+            }
+            (Some(file), None) => Some(CaBundle::File(PathBuf::from(file))),
+            (None, pem) => pem.map(CaBundle::Pem),
+        };
+        Ok(Self { url: Secret::new(url), ca })
     }
 }
 

@@ -288,7 +288,7 @@ async fn migrating_twice_and_two_at_once_is_the_same_as_once() {
     }
     let db = connect(&url).await;
     let versions = "select count(*) from reconciliation.applied_migration";
-    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 8);
+    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 9);
 }
 
 #[tokio::test]
@@ -394,6 +394,7 @@ async fn the_demo_runs_against_a_test_key_too() {
     let (code, stdout, stderr) = demo(&arguments).ended().await;
     assert_eq!(code, 0, "{stderr}");
     assert!(stdout.contains("missing_externally                        1"), "{stdout}");
+    assert!(stdout.contains("Webhooks  left out") && !stdout.contains("a webhook, first"), "{stdout}");
     assert!(!stdout.contains("hush") && !stderr.contains("hush"), "{stdout}{stderr}");
 
     let (code, _, stderr) = demo(&["--stripe-key", "rk_live_hush"]).ended().await;

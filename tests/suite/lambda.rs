@@ -20,7 +20,8 @@ pub(crate) struct Host {
     running: Running,
 }
 
-enum Ended {
+#[derive(Debug)]
+pub(crate) enum Ended {
     Answered(Value),
     Failed { error_type: String, message: String },
 }
@@ -39,7 +40,7 @@ impl Host {
         Self { simulator, running }
     }
 
-    async fn invoke(&self, payload: Value) -> Ended {
+    pub(crate) async fn invoke(&self, payload: Value) -> Ended {
         let id = self.simulator.enqueue_payload(payload).await;
         let state = self.simulator.wait_for_invocation_complete(&id, Duration::from_secs(60)).await.unwrap();
         match (state.response, state.error) {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use local::fake::Fault;
 use reconciler::budget::Budget;
+use reconciler::gateway::Gateway;
 use reconciler::scan::Deps;
 use reconciler::scan::steps::Steps;
 use reconciler::telemetry::{Outcome, Report};
@@ -11,10 +12,15 @@ use reconciler::telemetry::{Outcome, Report};
 use crate::world::World;
 
 async fn sweep(world: &World) -> Report {
+    sweep_with(world, &world.stripe).await
+}
+
+/// One tick of the sweep with this Stripe.
+pub(crate) async fn sweep_with<G: Gateway>(world: &World, stripe: &G) -> Report {
     let budget = Budget::new("own", world.settings.requests_per_second, world.clock.clone());
     let deps = Deps {
         db: &world.scan,
-        gateway: &world.stripe,
+        gateway: stripe,
         budget: &budget,
         clock: &world.clock,
         settings: &world.settings,

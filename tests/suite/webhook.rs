@@ -18,19 +18,19 @@ use webhook::{ROLE, WebhookError, handle};
 use crate::lambda::Host;
 use crate::world::{Adapter, START, World, connect};
 
-const SECRET: &str = "whsec_hush_new";
+pub(crate) const SECRET: &str = "whsec_hush_new";
 const OLD_SECRET: &str = "whsec_hush_old";
 
 /// A receiver as one Lambda process has it.
 fn receiver(url: &str) -> Database {
-    Database::new(&DatabaseSettings { url: Secret::new(url) }, ROLE).unwrap()
+    Database::new(&DatabaseSettings { url: Secret::new(url), ca: None }, ROLE).unwrap()
 }
 
 fn settings(livemode: bool) -> WebhookSettings {
     WebhookSettings { secrets: vec![Secret::new(OLD_SECRET), Secret::new(SECRET)], livemode }
 }
 
-fn event(id: &str, event_type: &str, reference: &str) -> Value {
+pub(crate) fn event(id: &str, event_type: &str, reference: &str) -> Value {
     let status = event_type.strip_prefix("payment_intent.").unwrap_or_default();
     json!({
         "id": id, "object": "event", "type": event_type, "livemode": true, "api_version": "2020-08-27",
@@ -38,7 +38,7 @@ fn event(id: &str, event_type: &str, reference: &str) -> Value {
     })
 }
 
-fn signed(body: &str, secret: &str, at: Timestamp) -> String {
+pub(crate) fn signed(body: &str, secret: &str, at: Timestamp) -> String {
     let time = at.unix_timestamp();
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(format!("{time}.{body}").as_bytes());
@@ -47,7 +47,7 @@ fn signed(body: &str, secret: &str, at: Timestamp) -> String {
 }
 
 /// What a Function URL hands over.
-fn delivery(body: &str, signature: &str) -> Value {
+pub(crate) fn delivery(body: &str, signature: &str) -> Value {
     json!({
         "version": "2.0", "rawPath": "/", "requestContext": {"http": {"method": "POST"}}, "isBase64Encoded": false,
         "headers": {"content-type": "application/json", "stripe-signature": signature}, "body": body,

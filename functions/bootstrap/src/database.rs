@@ -1,20 +1,22 @@
 //! The connection to Postgres: one, made by the first tick and kept; made again when it is gone.
 //!
-//! TLS is required wherever the server is not on this machine, with its chain and host name verified. The connector is built
-//! once, and only where it is needed: parsing the system's CA store is most of a cold start.
+//! TLS is required wherever the server is not on this machine, with its chain and host name verified ([`crate::tls`]). The
+//! connector is built once, and only where it is needed.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
-use postgres_native_tls::MakeTlsConnector;
-use reconciler::config::DatabaseSettings;
+use reconciler::config::{CaBundle, DatabaseSettings};
 use reconciler::store::StoreError;
 use reconciler::store::ports::{Ports, check_ports};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, Config, NoTls};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::tls::{self, TlsError};
 
 /// How every session begins. No statement may hang: a commit of 20,000 rows takes about a second. JIT compilation is off,
 /// since Postgres would compile the commit statement anew, for longer than it runs, with each large batch.
@@ -29,9 +31,8 @@ pub const SCAN_SESSION: &str = "set synchronous_commit = off";
 /// Postgres as one role sees it.
 #[derive(Debug)]
 pub struct Database {
-    config: Config,
-    role: Option<&'static str>,
-    connector: OnceLock<TlsConnector>,
+    server: Server,
+    role: &'static str,
     session: Mutex<Option<Arc<Session>>>,
     exclusive: Mutex<Option<Session>>,
 }
@@ -45,11 +46,16 @@ pub struct Session {
     pub ports: Ports,
 }
 
-struct TlsConnector(MakeTlsConnector);
+/// A server and how to reach it.
+struct Server {
+    config: Config,
+    ca: Option<CaBundle>,
+    connector: OnceLock<MakeRustlsConnect>,
+}
 
-impl std::fmt::Debug for TlsConnector {
+impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("TlsConnector")
+        f.debug_struct("Server").field("at", &place(&self.config)).finish_non_exhaustive()
     }
 }
 
@@ -67,7 +73,7 @@ pub enum DatabaseError {
     UrlHost,
     /// The TLS connector cannot be built.
     #[error("could not prepare TLS for the connection to Postgres")]
-    Tls(#[source] native_tls::Error),
+    Tls(#[from] TlsError),
     /// Nobody answers, or the login is refused.
     #[error("could not connect to Postgres at {at}")]
     Connect {
@@ -114,14 +120,7 @@ pub enum DatabaseError {
 impl Database {
     /// Reads the URL. Every session takes on `role` first, so that a scan has no more rights than it needs, whoever logs in.
     pub fn new(settings: &DatabaseSettings, role: &'static str) -> Result<Self, DatabaseError> {
-        let config = config_of(settings)?;
-        Ok(Self {
-            config,
-            role: Some(role),
-            connector: OnceLock::new(),
-            session: Mutex::new(None),
-            exclusive: Mutex::new(None),
-        })
+        Ok(Self { server: Server::new(settings)?, role, session: Mutex::new(None), exclusive: Mutex::new(None) })
     }
 
     /// The open session, or a new one where it is gone.
@@ -157,26 +156,25 @@ impl Database {
     }
 
     async fn open(&self) -> Result<Session, DatabaseError> {
-        let client = connect(&self.config, &self.connector).await?;
+        let client = self.server.connect().await?;
         self.take_on_role(&client).await?;
-        let ports = check_ports(&client).await.map_err(|error| match (self.role, &error) {
-            (Some(role), StoreError::ReadPorts(source)) if source.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
-                DatabaseError::NoGrants { role }
-            }
-            _ => DatabaseError::Ports(error),
+        let ports = check_ports(&client).await.map_err(|error| {
+            let refused = matches!(&error, StoreError::ReadPorts(source)
+                if source.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE));
+            if refused { DatabaseError::NoGrants { role: self.role } } else { DatabaseError::Ports(error) }
         })?;
         Ok(Session { client, ports })
     }
 
     async fn take_on_role(&self, client: &Client) -> Result<(), DatabaseError> {
-        let Some(role) = self.role else { return Ok(()) };
+        let role = self.role;
         let further = if role == crate::SCAN_ROLE { SCAN_SESSION } else { "" };
         client.batch_execute(&format!("set role {role}; {further}")).await.map_err(|source| match source.code() {
             Some(&SqlState::UNDEFINED_OBJECT | &SqlState::INVALID_PARAMETER_VALUE) => {
                 DatabaseError::NoSuchRole { role }
             }
             Some(&SqlState::INSUFFICIENT_PRIVILEGE) => DatabaseError::RoleRefused { role },
-            _ => DatabaseError::Session { at: place(&self.config), source },
+            _ => DatabaseError::Session { at: place(&self.server.config), source },
         })
     }
 }
@@ -184,11 +182,41 @@ impl Database {
 /// A connection with the login's own rights, for migrations.
 /// Statements may take as long as they need: an index on a large table does.
 pub async fn connect_as_owner(settings: &DatabaseSettings) -> Result<Client, DatabaseError> {
-    let config = config_of(settings)?;
-    let client = connect(&config, &OnceLock::new()).await?;
+    let server = Server::new(settings)?;
+    let client = server.connect().await?;
     let longer = client.batch_execute("set statement_timeout = 0; set lock_timeout = '2min'").await;
-    longer.map_err(|source| DatabaseError::Session { at: place(&config), source })?;
+    longer.map_err(|source| DatabaseError::Session { at: place(&server.config), source })?;
     Ok(client)
+}
+
+impl Server {
+    fn new(settings: &DatabaseSettings) -> Result<Self, DatabaseError> {
+        Ok(Self { config: config_of(settings)?, ca: settings.ca.clone(), connector: OnceLock::new() })
+    }
+
+    async fn connect(&self) -> Result<Client, DatabaseError> {
+        let failed = |source| DatabaseError::Connect { at: place(&self.config), source };
+        let client = if self.config.get_ssl_mode() == SslMode::Disable {
+            let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
+            tokio::spawn(async move { log_end(connection.await) });
+            client
+        } else {
+            let (client, connection) = self.config.connect(self.connector()?).await.map_err(failed)?;
+            tokio::spawn(async move { log_end(connection.await) });
+            client
+        };
+        let prepared = client.batch_execute(SESSION).await;
+        prepared.map_err(|source| DatabaseError::Session { at: place(&self.config), source })?;
+        Ok(client)
+    }
+
+    fn connector(&self) -> Result<MakeRustlsConnect, TlsError> {
+        if let Some(built) = self.connector.get() {
+            return Ok(built.clone());
+        }
+        let built = tls::connector(self.ca.as_ref())?;
+        Ok(self.connector.get_or_init(|| built).clone())
+    }
 }
 
 fn config_of(settings: &DatabaseSettings) -> Result<Config, DatabaseError> {
@@ -220,29 +248,6 @@ fn is_on_this_machine(config: &Config) -> bool {
     addresses && hosts
 }
 
-async fn connect(config: &Config, connector: &OnceLock<TlsConnector>) -> Result<Client, DatabaseError> {
-    let failed = |source| DatabaseError::Connect { at: place(config), source };
-    let client = if config.get_ssl_mode() == SslMode::Disable {
-        let (client, connection) = config.connect(NoTls).await.map_err(failed)?;
-        tokio::spawn(async move { log_end(connection.await) });
-        client
-    } else {
-        let tls = match connector.get() {
-            Some(built) => built.0.clone(),
-            None => {
-                let built = native_tls::TlsConnector::new().map_err(DatabaseError::Tls)?;
-                connector.get_or_init(|| TlsConnector(MakeTlsConnector::new(built))).0.clone()
-            }
-        };
-        let (client, connection) = config.connect(tls).await.map_err(failed)?;
-        tokio::spawn(async move { log_end(connection.await) });
-        client
-    };
-    let prepared = client.batch_execute(SESSION).await;
-    prepared.map_err(|source| DatabaseError::Session { at: place(config), source })?;
-    Ok(client)
-}
-
 /// A connection that breaks shows in the statement that was under way; this says why, where it was idle.
 fn log_end(ended: Result<(), tokio_postgres::Error>) {
     if let Err(error) = ended {
@@ -269,7 +274,7 @@ mod tests {
     use reconciler::config::Secret;
 
     fn config(url: &str) -> Result<Config, DatabaseError> {
-        config_of(&DatabaseSettings { url: Secret::new(url) })
+        config_of(&DatabaseSettings { url: Secret::new(url), ca: None })
     }
 
     #[test]

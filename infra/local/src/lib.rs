@@ -2,5 +2,7 @@
 
 pub mod demo;
 pub mod fake;
+pub mod function_url;
+mod loopback;
 pub mod postgres;
 pub mod sandbox;

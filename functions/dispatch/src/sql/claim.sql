@@ -17,7 +17,8 @@ with due as (
           and earlier.kind = o.kind
           and earlier.id < o.id
           and earlier.delivered_at is null
-          and earlier.dead_at is null)
+          and earlier.dead_at is null
+        offset 0) -- looked up row by row: as a join it would read all that waits
     order by o.id
     limit $2
     for update skip locked
@@ -27,8 +28,7 @@ claimed as (
     set lease_expires_at = $1 + $3::bigint * interval '1 second',
         fence = o.fence + 1,
         attempts = o.attempts + 1
-    from due
-    where o.id = due.id
+    where o.id = any (array(select due.id from due)) -- an array, so that each is looked up by its key
     returning o.id, o.aggregate, o.kind, o.type, o.payload, o.fence, o.attempts
 )
 select c.id, c.aggregate, c.kind, c.type, c.payload, c.fence, c.attempts

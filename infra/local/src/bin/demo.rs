@@ -4,10 +4,12 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
+use local::demo::screen::NobodyReads;
 use local::demo::{Options, run};
 
 /// See the reconciler at work on this machine: a throw-away Postgres, a Stripe sandbox, payments with every kind of drift, one
-/// whole cycle of the forward scan with an outage in the middle, and a closing screen. Leaves nothing running.
+/// whole cycle of the forward scan with an outage in the middle, the repairs with late webhooks beside them, and a closing
+/// screen. Leaves nothing running. Exit code 1 where a payment was changed twice or a repair is left over.
 #[derive(Parser)]
 #[command(name = "cargo demo", bin_name = "cargo demo")]
 struct Arguments {
@@ -57,6 +59,8 @@ async fn main() -> ExitCode {
     };
     match ended {
         Ok(()) => ExitCode::SUCCESS,
+        // `cargo demo | head`: there is nobody to tell
+        Err(error) if error.is::<NobodyReads>() => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

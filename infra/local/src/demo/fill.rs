@@ -9,7 +9,8 @@ use reconciler::gateway::{Gateway, ListQuery, PAGE_MAX, StripeClient};
 use time::Duration;
 use tokio_postgres::Client;
 
-use super::scenario::{AtStripe, FINE, Planned, plan};
+use super::scenario::{AtStripe, FINE, Planned, awaits_a_webhook, plan};
+use super::webhooks::{Happening, happen};
 use crate::sandbox::{Decline, PaymentIntentSeed, Sandbox};
 
 /// What was put in.
@@ -46,11 +47,12 @@ impl Rows {
     }
 }
 
-/// The scenario's payments, in Postgres and in the sandbox.
+/// The scenario's payments, in Postgres and in the sandbox. What webhooks are still to tell of happens at the end.
 pub async fn from_scenario(db: &Client, sandbox: &Sandbox, payments: i64) -> anyhow::Result<Filled> {
     let now = Clock::System.now();
     let planned = plan(payments);
     let mut rows = Rows::default();
+    let mut happenings = Vec::new();
     for (number, Planned { sort, age_minutes }) in planned.iter().enumerate() {
         let created = now - Duration::minutes(*age_minutes);
         let id = format!("pi_demo{number:06}");
@@ -58,13 +60,19 @@ pub async fn from_scenario(db: &Client, sandbox: &Sandbox, payments: i64) -> any
             AtStripe::NoReference => (None, None),
             AtStripe::Malformed => (Some(format!("demo/{number}")), None),
             AtStripe::Unheard => (Some(id), None),
+            AtStripe::Status(status) if awaits_a_webhook(sort) => {
+                happenings.push((id.clone(), Happening::Status(ExternalStatus::from_stripe(status))));
+                (Some(id.clone()), Some(seed(&id, created)))
+            }
             AtStripe::Status(status) => {
                 let status = ExternalStatus::from_stripe(status);
                 (Some(id.clone()), Some(PaymentIntentSeed { status, ..seed(&id, created) }))
             }
             AtStripe::Declined { ago } => {
-                let decline = Some(Decline::Card("insufficient_funds".to_owned()));
-                (Some(id.clone()), Some(PaymentIntentSeed { decline, ..seed(&id, now - Duration::hours(ago)) }))
+                let declined = now - Duration::hours(ago);
+                let decline = Decline::Card("insufficient_funds".to_owned());
+                happenings.push((id.clone(), Happening::Declined(decline, declined)));
+                (Some(id.clone()), Some(seed(&id, declined)))
             }
             AtStripe::OtherMode => (Some(id.clone()), Some(PaymentIntentSeed { livemode: true, ..seed(&id, created) })),
         };
@@ -73,6 +81,7 @@ pub async fn from_scenario(db: &Client, sandbox: &Sandbox, payments: i64) -> any
         }
         rows.push(reference, sort.local, created);
     }
+    happen(sandbox, happenings)?;
     rows.insert(db).await?;
     let drifts = planned.iter().filter(|planned| is_drift(planned)).count();
     Ok(Filled { payments: u64::try_from(planned.len())?, drifts: u64::try_from(drifts)? })

@@ -12,6 +12,7 @@ use super::key::{self, Caller, Grant, Permission};
 use super::ledger::Ledger;
 use super::limit::{Limiter, Limits, rate_limited};
 use super::log::{Given, Log};
+use super::webhooks::Webhooks;
 use super::wire::{Hold, Reply, Request, Response};
 use super::{read, write};
 
@@ -46,6 +47,7 @@ pub struct Account {
     pub(super) limiter: Limiter,
     pub(super) faults: Faults,
     pub(super) log: Log,
+    pub(super) webhooks: Webhooks,
     /// Those that wait, and whether they were released.
     held: BTreeMap<Hold, bool>,
     last_intent: u64,
@@ -140,7 +142,7 @@ impl Account {
             Endpoint::List => read::list(self, request, &space, may_expand),
             Endpoint::Retrieve => read::retrieve(self, request, &space, id, may_expand),
             Endpoint::Create => write::create(self, request, &space, now),
-            Endpoint::Update => write::update(self, request, &space, id),
+            Endpoint::Update => write::update(self, request, &space, id, now),
             Endpoint::Confirm => write::confirm(self, request, &space, id, now),
             Endpoint::Capture => write::capture(self, request, &space, id, now),
             Endpoint::Cancel => write::cancel(self, request, &space, id, now),
@@ -172,7 +174,7 @@ impl Account {
     /// Puts the headers on that every answer of Stripe's has.
     fn respond(&mut self, request: &Request, now: Timestamp, result: Result<Vec<u8>, ApiError>) -> Response {
         self.last_request += 1;
-        let request_id = format!("req_{}", made_up(self.last_request ^ 0x5eed));
+        let request_id = request_id(self.last_request);
         let version = request.header_value("Stripe-Version").unwrap_or(API_VERSION);
         let mut headers = vec![
             ("Content-Type".to_owned(), "application/json".to_owned()),
@@ -197,6 +199,11 @@ impl Account {
             }
         };
         Response { status, headers, body }
+    }
+
+    /// The id that the answer to the request that is being handled is going to have.
+    pub(super) fn this_requests_id(&self) -> String {
+        request_id(self.last_request + 1)
     }
 
     pub(super) fn new_intent_id(&mut self) -> String {
@@ -237,8 +244,12 @@ fn check_version(request: &Request) -> Result<(), ApiError> {
     if well_formed { Ok(()) } else { Err(ApiError::invalid(400, format!("Invalid Stripe API version: {version}"))) }
 }
 
+fn request_id(number: u64) -> String {
+    format!("req_{}", made_up(number ^ 0x5eed))
+}
+
 /// Letters and digits that look random, different for every number: 62^11 is more than 2^64.
-fn made_up(number: u64) -> String {
+pub(super) fn made_up(number: u64) -> String {
     const ALPHABET: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     // An odd factor makes this a bijection on u64, so no two numbers meet.
     let mut rest = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);

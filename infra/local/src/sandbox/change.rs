@@ -12,6 +12,7 @@ use super::ledger::Ledger;
 use super::limit::{Limiter, Limits};
 use super::log::{Counters, LogEntry};
 use super::seed::PaymentIntentSeed;
+use super::webhooks::Cause;
 
 /// Why the state could not be changed.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -37,7 +38,7 @@ pub enum ChangeError {
 }
 
 impl Account {
-    /// Puts a PaymentIntent in and gives its id. It counts as the newest of its second.
+    /// Puts a PaymentIntent in and gives its id. It counts as the newest of its second. Nobody is told: it was there before.
     pub fn insert(&mut self, mut seed: PaymentIntentSeed) -> Result<String, ChangeError> {
         let id = match seed.id.take() {
             Some(id) => id,
@@ -53,12 +54,12 @@ impl Account {
 
     /// Moves it to any status, known or not, possible or not, with the amounts and the charge that belong to it.
     pub fn set_status(&mut self, id: &str, status: ExternalStatus, now: Timestamp) -> Result<(), ChangeError> {
-        self.change(id, |intent| intent.move_to(status, now))
+        self.happen(id, now, |intent| intent.move_to(status, now))
     }
 
     /// Cancels it with a reason, `expired` say.
     pub fn cancel(&mut self, id: &str, reason: Option<&str>, now: Timestamp) -> Result<(), ChangeError> {
-        self.change(id, |intent| {
+        self.happen(id, now, |intent| {
             intent.move_to(ExternalStatus::Canceled, now);
             intent.cancellation_reason = reason.map(str::to_owned);
         })
@@ -67,7 +68,7 @@ impl Account {
     /// Fails its last attempt: `requires_payment_method` with `last_payment_error`, and a failed charge where the
     /// decline has one.
     pub fn decline(&mut self, id: &str, decline: Decline, now: Timestamp) -> Result<(), ChangeError> {
-        self.change(id, |intent| intent.decline(decline, now))
+        self.happen(id, now, |intent| intent.decline(decline, now))
     }
 
     /// Refunds so much (minor unit) of what was taken, on top of earlier refunds. Stripe changes only the charge.
@@ -94,7 +95,18 @@ impl Account {
         if changed { Ok(()) } else { Err(ChangeError::NotCharged { id: id.to_owned() }) }
     }
 
-    /// Changes anything about it; nothing else follows from it.
+    /// A change that Stripe makes by itself, and of which it tells.
+    fn happen(&mut self, id: &str, now: Timestamp, change: impl FnOnce(&mut PaymentIntent)) -> Result<(), ChangeError> {
+        let before = if self.anybody_listens() { self.get(id).cloned() } else { None };
+        self.change(id, change)?;
+        let after = self.get(id).cloned().filter(|_| before.is_some());
+        if let (Some(space), Some(before), Some(after)) = (self.spaces.get(id).cloned(), before, after) {
+            self.tell(&space, Some(&before), &after, &Cause::default(), now);
+        }
+        Ok(())
+    }
+
+    /// Changes anything about it; nothing else follows from it, and nobody is told.
     pub fn change(&mut self, id: &str, change: impl FnOnce(&mut PaymentIntent)) -> Result<(), ChangeError> {
         let intent = self.spaces.get(id).and_then(|space| self.ledgers.get_mut(space)?.get_mut(id));
         let intent = intent.ok_or_else(|| ChangeError::NoSuchIntent { id: id.to_owned() })?;

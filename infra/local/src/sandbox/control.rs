@@ -14,6 +14,7 @@
 //! | `POST payment_intents` `[{…}, …]` | seeds | `{"ids": […]}` |
 //! | `POST payment_intents/{id}` | a [`Change`] | |
 //! | `DELETE payment_intents/{id}` | makes it a 404 | |
+//! | `… webhooks/…` | see `webhooks::control` | |
 //!
 //! 200 with JSON, or 400, 404 with `{"error": "…"}`. Seeding stops at the first seed that cannot be taken.
 
@@ -35,11 +36,12 @@ use super::key::Grant;
 use super::limit::Limits;
 use super::seed::PaymentIntentSeed;
 use super::server::Shared;
+use super::webhooks::{self, WebhookError};
 use super::wire::Response;
 
 /// Why a control request was refused.
 #[derive(Debug, thiserror::Error)]
-enum ControlError {
+pub(super) enum ControlError {
     #[error("no such control: {method} /_control/{route}")]
     NoSuchControl { method: String, route: String },
     #[error("the body is not what this control takes: {0}")]
@@ -48,6 +50,8 @@ enum ControlError {
     Created { created: i64, source: time::error::ComponentRange },
     #[error(transparent)]
     Change(#[from] ChangeError),
+    #[error(transparent)]
+    Webhook(#[from] WebhookError),
     #[error("there is no fault {0}")]
     NoSuchFault(String),
 }
@@ -122,9 +126,11 @@ pub(super) async fn answer(shared: &Shared, method: &str, route: &str, body: &[u
             let status = match &error {
                 ControlError::NoSuchControl { .. }
                 | ControlError::NoSuchFault(_)
+                | ControlError::Webhook(WebhookError::NoSuchEndpoint { .. } | WebhookError::NoSuchEvent { .. })
                 | ControlError::Change(ChangeError::NoSuchIntent { .. }) => 404,
                 ControlError::Body(_)
                 | ControlError::Created { .. }
+                | ControlError::Webhook(WebhookError::Url { .. } | WebhookError::Secrets)
                 | ControlError::Change(ChangeError::IdTaken { .. } | ChangeError::NotCharged { .. }) => 400,
             };
             response(status, &json!({"error": error.to_string()}))
@@ -137,7 +143,7 @@ fn response(status: u16, json: &Value) -> Response {
     Response { status, headers, body: json.to_string().into_bytes() }
 }
 
-fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ControlError> {
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ControlError> {
     Ok(serde_json::from_slice(body)?)
 }
 
@@ -208,6 +214,10 @@ async fn act(shared: &Shared, method: &str, route: &str, body: &[u8]) -> Result<
         ("DELETE", "payment_intents", Some(id)) => {
             shared.with(|account, _| account.delete(id))?;
             Ok(json!({}))
+        }
+        (_, "webhooks", Some(rest)) => {
+            let answer = webhooks::control::act(shared, method, rest, body).await?;
+            answer.ok_or_else(|| ControlError::NoSuchControl { method: method.to_owned(), route: route.to_owned() })
         }
         _ => Err(ControlError::NoSuchControl { method: method.to_owned(), route: route.to_owned() }),
     }

@@ -117,13 +117,46 @@ impl FaultRule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FaultId(pub u64);
 
+/// Which of the matching ones are struck: the first are let through, then so many are, now and then.
+#[derive(Clone, Debug)]
+pub(super) struct Turns {
+    after: u64,
+    times: Option<u64>,
+    matched: u64,
+    struck: u64,
+    dice: Option<(u32, fastrand::Rng)>,
+}
+
+impl Turns {
+    pub(super) fn new(after: u64, times: Option<u64>, chance: Option<Chance>) -> Self {
+        let dice = chance.map(|chance| (chance.per_million, fastrand::Rng::with_seed(chance.seed)));
+        Self { after, times, matched: 0, struck: 0, dice }
+    }
+
+    /// Whether the one that has just matched is struck. Asked once for each.
+    pub(super) fn is_up(&mut self) -> bool {
+        if self.times.is_some_and(|times| self.struck >= times) {
+            return false;
+        }
+        self.matched += 1;
+        if self.matched <= self.after {
+            return false;
+        }
+        if let Some((per_million, dice)) = &mut self.dice
+            && dice.u32(0..1_000_000) >= *per_million
+        {
+            return false;
+        }
+        self.struck += 1;
+        true
+    }
+}
+
 #[derive(Clone, Debug)]
 struct Armed {
     id: FaultId,
     rule: FaultRule,
-    matched: u64,
-    struck: u64,
-    dice: Option<(u32, fastrand::Rng)>,
+    turns: Turns,
 }
 
 /// The rules that are in force.
@@ -137,8 +170,8 @@ impl Faults {
     pub(super) fn add(&mut self, rule: FaultRule) -> FaultId {
         self.last_id += 1;
         let id = FaultId(self.last_id);
-        let dice = rule.chance.map(|chance| (chance.per_million, fastrand::Rng::with_seed(chance.seed)));
-        self.armed.push(Armed { id, rule, matched: 0, struck: 0, dice });
+        let turns = Turns::new(rule.after, rule.times, rule.chance);
+        self.armed.push(Armed { id, rule, turns });
         id
     }
 
@@ -167,20 +200,7 @@ impl Armed {
         let rule = &self.rule;
         let matches = rule.endpoint.is_none_or(|wanted| wanted == endpoint)
             && rule.id.as_deref().is_none_or(|wanted| id == Some(wanted));
-        if !matches || rule.times.is_some_and(|times| self.struck >= times) {
-            return None;
-        }
-        self.matched += 1;
-        if self.matched <= rule.after {
-            return None;
-        }
-        if let Some((per_million, dice)) = &mut self.dice
-            && dice.u32(0..1_000_000) >= *per_million
-        {
-            return None;
-        }
-        self.struck += 1;
-        Some(rule.fault)
+        (matches && self.turns.is_up()).then_some(rule.fault)
     }
 }
 

@@ -41,7 +41,7 @@ pub struct LogEntry {
     pub given: Given,
 }
 
-fn unix_milliseconds<S: serde::Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn unix_milliseconds<S: serde::Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_i128(at.unix_timestamp_nanos() / 1_000_000)
 }
 

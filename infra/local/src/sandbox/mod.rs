@@ -7,7 +7,9 @@
 //! here, from Stripe's documentation, its SDKs and what people quoted in public threads. From the domain it takes
 //! only the list of statuses and the timestamp.
 //!
-//! Left out: search, `payment_method_types` of older API versions, idempotency keys, events and webhooks.
+//! It sends webhooks too (`webhooks`), signed as Stripe signs them, to endpoints on this machine.
+//!
+//! Left out: search, `payment_method_types` of older API versions, idempotency keys, the list of events.
 //! Objects are always written in one API version, whatever `Stripe-Version` says.
 
 mod account;
@@ -28,6 +30,7 @@ mod read;
 mod render;
 mod seed;
 mod server;
+mod webhooks;
 mod wire;
 mod write;
 
@@ -41,7 +44,11 @@ pub use key::{Grant, Permission};
 pub use limit::{LimitReason, Limits};
 pub use log::{Counters, Given, LOG_CAPACITY, LogEntry};
 pub use seed::PaymentIntentSeed;
-pub use server::{Clock, Options, Sandbox, SandboxError};
+pub use server::{Clock, Options, Sandbox, SandboxError, Sending};
+pub use webhooks::{
+    Delivered, Delivery, DeliveryEntry, DeliveryRule, DeliveryRuleId, Event, EventType, Mishap, WebhookCounters,
+    WebhookEndpoint, WebhookEndpointId, WebhookError,
+};
 pub use wire::{Hold, Reply, Request, Response};
 
 #[cfg(test)]

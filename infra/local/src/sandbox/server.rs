@@ -1,28 +1,24 @@
 //! The account behind HTTP/1.1 on the loopback interface.
 //!
-//! Every connection is a task of one set, which the accepting task owns: when the [`Sandbox`] is dropped, that task
-//! is aborted, and with it go all connections, held requests among them. A fault that drops a connection makes
-//! the service fail, upon which hyper closes the socket without having written anything.
+//! When the [`Sandbox`] is dropped, all connections go with it, held requests among them. A fault that drops a connection
+//! makes the exchange fail, upon which the socket is closed without a byte written.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use reconciler::domain::Timestamp;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use super::account::Account;
 use super::control;
 use super::log::Counters;
+use super::webhooks::sender::{deliver, keep_delivering};
 use super::wire::{Hold, Reply, Request, Response};
+use crate::loopback::Listening;
 
 /// Where the sandbox gets its time. Stripe's clock is not ours, so it is not the reconciler's clock either.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
@@ -36,13 +32,30 @@ pub struct Options {
     pub latency: Duration,
     /// What is there at the start.
     pub account: Account,
-    /// For `created`, for the limits and for the log.
+    /// For `created`, for the limits, for the log and for the webhooks.
     pub clock: Clock,
+    /// Whether webhooks go out by themselves.
+    pub sending: Sending,
+}
+
+/// When webhooks go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sending {
+    /// As soon as they are due. Pauses are waited for with the machine's timer, so this wants a clock that goes by itself.
+    ByItself,
+    /// When [`Sandbox::deliver`] is called.
+    WhenAsked,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { port: 0, latency: Duration::ZERO, account: Account::new(), clock: Arc::new(system_time) }
+        Self {
+            port: 0,
+            latency: Duration::ZERO,
+            account: Account::new(),
+            clock: Arc::new(system_time),
+            sending: Sending::ByItself,
+        }
     }
 }
 
@@ -79,28 +92,47 @@ pub struct Sandbox {
     /// `http://127.0.0.1:PORT`, without a slash at the end.
     pub base_url: String,
     shared: Arc<Shared>,
-    accepting: JoinHandle<io::Error>,
+    listening: Listening,
+    sending: Option<JoinHandle<()>>,
 }
 
 /// What the connections and the handle have in common.
 pub(super) struct Shared {
     account: Mutex<Account>,
     latency: Mutex<Duration>,
-    counters: watch::Sender<Counters>,
+    pub(super) counters: watch::Sender<Counters>,
     clock: Clock,
+    /// Taken while a webhook is being sent: they go out one after the other.
+    pub(super) turn: tokio::sync::Mutex<()>,
 }
 
 impl Sandbox {
     /// Listens on 127.0.0.1. Must be called within a tokio runtime.
     pub async fn start(options: Options) -> Result<Self, SandboxError> {
-        let Options { port, latency, account, clock } = options;
-        let failed = |source| SandboxError::Listen { port, source };
-        let listener = TcpListener::bind(SocketAddr::from((Ipv4Addr::LOCALHOST, port))).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
+        let Options { port, latency, account, clock, sending } = options;
         let counters = watch::Sender::new(account.counters().clone());
-        let shared = Arc::new(Shared { account: Mutex::new(account), latency: Mutex::new(latency), counters, clock });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared)));
-        Ok(Self { base_url: format!("http://{address}"), shared, accepting })
+        let shared = Arc::new(Shared {
+            account: Mutex::new(account),
+            latency: Mutex::new(latency),
+            counters,
+            clock,
+            turn: tokio::sync::Mutex::new(()),
+        });
+        let serving = Arc::clone(&shared);
+        let answered = move |request| {
+            let shared = Arc::clone(&serving);
+            async move { exchange(request, &shared).await }
+        };
+        let listening =
+            Listening::start(port, answered).await.map_err(|source| SandboxError::Listen { port, source })?;
+        let sending = match sending {
+            Sending::ByItself => {
+                let shared = Arc::clone(&shared);
+                Some(tokio::spawn(async move { keep_delivering(&shared).await }))
+            }
+            Sending::WhenAsked => None,
+        };
+        Ok(Self { base_url: listening.base_url.clone(), shared, listening, sending })
     }
 
     /// Reads or changes the account, with the sandbox's time. Requests wait meanwhile.
@@ -128,25 +160,36 @@ impl Sandbox {
         self.until(|counters| counters.held >= requests).await
     }
 
+    /// Sends the webhooks that are due, one after the other, and those that become due by it; comes back when none is. How
+    /// many attempts that were.
+    pub async fn deliver(&self) -> u64 {
+        deliver(&self.shared).await
+    }
+
     /// Runs until it fails, and says why; for a sandbox in a process of its own.
     pub async fn run(mut self) -> SandboxError {
-        let source = (&mut self.accepting).await.unwrap_or_else(io::Error::other);
+        let source = self.listening.ended().await;
         SandboxError::Accept { base_url: self.base_url.clone(), source }
     }
 
     /// Closes the port and every connection, and comes back when that is done.
     pub async fn stop(mut self) {
-        self.accepting.abort();
-        match (&mut self.accepting).await {
-            // It had ended by itself, or it has now: either way nothing listens any more.
-            Ok(_) | Err(_) => {}
+        self.listening.stop().await;
+        if let Some(sending) = self.sending.as_mut() {
+            sending.abort();
+            match sending.await {
+                // Either way nothing is sent any more.
+                Ok(()) | Err(_) => {}
+            }
         }
     }
 }
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        self.accepting.abort();
+        if let Some(sending) = &self.sending {
+            sending.abort();
+        }
     }
 }
 
@@ -203,7 +246,7 @@ impl Shared {
     }
 
     /// As [`with`](Self::with), for a look that may change nothing: it must not wake those that look again.
-    fn with_silently<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
+    pub(super) fn with_silently<T>(&self, act: impl FnOnce(&mut Account, Timestamp) -> T) -> T {
         act(&mut unpoisoned(&self.account), (self.clock)())
     }
 }
@@ -226,25 +269,8 @@ fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the sandbox imitates a network, which takes real time")]
-async fn delay(latency: Duration) {
+pub(super) async fn delay(latency: Duration) {
     tokio::time::sleep(latency).await;
-}
-
-async fn accept(listener: TcpListener, shared: Arc<Shared>) -> io::Error {
-    let mut connections = JoinSet::new();
-    loop {
-        tokio::select! {
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => {
-                    connections.spawn(serve(stream, Arc::clone(&shared)));
-                }
-                // The client gave up before we looked; the next one is no worse for it.
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => return error,
-            },
-            Some(_ended) = connections.join_next() => {}
-        }
-    }
 }
 
 /// The service failed on purpose, to have the connection closed.
@@ -256,15 +282,6 @@ enum HangUp {
     Body(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("the answer cannot be written as HTTP")]
     Answer(#[source] hyper::http::Error),
-}
-
-async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let service = service_fn(|request| exchange(request, &shared));
-    // A connection ends in an error whenever a fault drops it or the client leaves, which is what tests are for;
-    // the client has its own error, and there is nobody else to tell.
-    match http1::Builder::new().serve_connection(TokioIo::new(stream), service).await {
-        Ok(()) | Err(_) => {}
-    }
 }
 
 const BODY_MAX: usize = 64 * 1024 * 1024;

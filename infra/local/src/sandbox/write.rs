@@ -15,6 +15,7 @@ use super::intent::{CaptureMethod, PaymentIntent};
 use super::params::{Accepts, Params};
 use super::read::{expands_charge, missing, rendered};
 use super::seed::PaymentIntentSeed;
+use super::webhooks::Cause;
 use super::wire::Request;
 
 const CREATE: Accepts = Accepts {
@@ -95,11 +96,18 @@ pub(super) fn create(
         None => rendered(&intent, &params),
     };
     // A declined PaymentIntent exists all the same.
+    account.tell(space, None, &intent, &Cause::of(account, request), now);
     account.put(space.clone(), intent);
     answer
 }
 
-pub(super) fn update(account: &mut Account, request: &Request, space: &Space, id: &str) -> Result<Vec<u8>, ApiError> {
+pub(super) fn update(
+    account: &mut Account,
+    request: &Request,
+    space: &Space,
+    id: &str,
+    now: Timestamp,
+) -> Result<Vec<u8>, ApiError> {
     refuse_method_types(request)?;
     let params = Params::read(request, &UPDATE)?;
     expands_charge(&params, "latest_charge")?;
@@ -125,7 +133,7 @@ pub(super) fn update(account: &mut Account, request: &Request, space: &Space, id
             *field = Some(value.to_owned());
         }
     }
-    store(account, space, intent, &params)
+    store(account, request, space, &intent, &params, now)
 }
 
 pub(super) fn confirm(
@@ -167,10 +175,10 @@ pub(super) fn confirm(
         (None, None) => return Err(no_method(&intent)),
     };
     match run(&mut intent, course, now) {
-        None => store(account, space, intent, &params),
+        None => store(account, request, space, &intent, &params, now),
         Some(decline) => {
             let error = card_error(&intent, &decline);
-            store(account, space, intent, &params)?;
+            store(account, request, space, &intent, &params, now)?;
             Err(error)
         }
     }
@@ -216,7 +224,7 @@ pub(super) fn capture(
     }
     apply_metadata(&mut intent.metadata, &params)?;
     intent.capture(taken, now);
-    store(account, space, intent, &params)
+    store(account, request, space, &intent, &params, now)
 }
 
 pub(super) fn cancel(
@@ -250,7 +258,7 @@ pub(super) fn cancel(
     }
     intent.move_to(ExternalStatus::Canceled, now);
     intent.cancellation_reason = reason.map(str::to_owned);
-    store(account, space, intent, &params)
+    store(account, request, space, &intent, &params, now)
 }
 
 /// A copy: what is refused halfway has changed nothing.
@@ -261,14 +269,17 @@ fn find(account: &Account, space: &Space, id: &str) -> Result<PaymentIntent, Api
 
 fn store(
     account: &mut Account,
+    request: &Request,
     space: &Space,
-    intent: PaymentIntent,
+    intent: &PaymentIntent,
     params: &Params<'_>,
+    now: Timestamp,
 ) -> Result<Vec<u8>, ApiError> {
-    let answer = rendered(&intent, params)?;
+    let answer = rendered(intent, params)?;
     let id = intent.id().to_owned();
     let Some(place) = account.intent_mut(space, &id) else { return Err(missing(account, space, &id)) };
-    *place = intent;
+    let before = std::mem::replace(place, intent.clone());
+    account.tell(space, Some(&before), intent, &Cause::of(account, request), now);
     Ok(answer)
 }
 

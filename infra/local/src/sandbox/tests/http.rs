@@ -33,7 +33,7 @@ async fn read(stream: &mut TcpStream) -> (String, bool) {
 }
 
 /// Status, head and body.
-async fn send(sandbox: &Sandbox, method: &str, target: &str, body: &str) -> (u16, String, Value) {
+pub(super) async fn send(sandbox: &Sandbox, method: &str, target: &str, body: &str) -> (u16, String, Value) {
     let mut stream = connect(sandbox).await;
     write(&mut stream, method, target, body).await;
     parse(&read(&mut stream).await.0)

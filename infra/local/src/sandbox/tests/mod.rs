@@ -5,6 +5,7 @@ mod faults;
 mod http;
 mod pagination;
 mod payments;
+mod webhooks;
 
 use reconciler::domain::Timestamp;
 use serde_json::Value;
