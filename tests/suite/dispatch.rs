@@ -60,7 +60,7 @@ async fn writer(world: &World) -> Client {
 }
 
 async fn dispatched(world: &World, db: &Client, sink: &Sink) -> DispatchReport {
-    run(db, sink, &settings(), world.now()).await.expect("a tick that succeeds")
+    run(db, sink, &settings(), &world.dispatch_tick()).await.expect("a tick that succeeds")
 }
 
 const OPEN: &str = "select count(*) from reconciliation.outbox where delivered_at is null and dead_at is null";
@@ -127,7 +127,7 @@ async fn a_worker_that_dies_after_its_claim_loses_nothing_and_one_that_wakes_lat
     world.pass(2);
     let report = dispatched(&world, &other, &sink).await;
     assert_eq!((report.claimed, report.written), (5, 5), "the lease ran out");
-    let report = work(&late, &sink, &settings(), world.now(), &slept_over).await.unwrap();
+    let report = work(&late, &sink, &settings(), &world.dispatch_tick(), &slept_over).await.unwrap();
     assert_eq!((report.outdated, report.written, report.already_written), (5, 0, 0), "the fence");
     assert_eq!(world.number("select count(*) from payment_ledger").await, 5);
     assert_eq!(world.number("select count(*) from reconciliation.outbox where kind = 'event'").await, 5);
@@ -229,11 +229,11 @@ async fn many_dispatchers_at_once_apply_each_command_once() {
     }
     let sink = Sink::default();
     let few = DispatchSettings { batch: 7, ..settings() };
-    let now = world.now();
+    let tick = world.dispatch_tick();
     let drain = async |db: &Client| {
         let mut written = 0;
         loop {
-            let report = run(db, &sink, &few, now).await.unwrap();
+            let report = run(db, &sink, &few, &tick).await.unwrap();
             if report.claimed == 0 {
                 return written;
             }
@@ -272,7 +272,8 @@ async fn an_error_that_postgres_cannot_keep_holds_up_no_other_event() {
                   select p, 'event', 'PaymentCaptured', jsonb_build_object('payment_id', p), '2020-01-01', '2020-01-01'
                   from (values ('1'), ('2')) v (p)";
     world.owner.batch_execute(insert).await.unwrap();
-    let report = run(&writer(&world).await, &Garbles, &settings(), world.now()).await.expect("a tick that succeeds");
+    let report =
+        run(&writer(&world).await, &Garbles, &settings(), &world.dispatch_tick()).await.expect("a tick that succeeds");
     assert_eq!((report.published, report.failed), (1, 1));
     let kept = "select last_error from reconciliation.outbox where delivered_at is null";
     assert_eq!(world.texts(kept).await, ["the event was not accepted: bad gateway"]);

@@ -14,6 +14,7 @@ mod answers;
 mod binaries;
 mod cli;
 mod dispatch;
+mod eventbridge;
 mod findings;
 mod gateway_conformance;
 mod lambda;

@@ -108,7 +108,7 @@ impl Dispatcher {
                 let row = self.holds.remove(0);
                 let late = fences[&row.id] > row.fence;
                 let before = world.written().await;
-                let report = work(&self.db, sink, &settings(), world.now(), &[row]).await.unwrap();
+                let report = work(&self.db, sink, &settings(), &world.dispatch_tick(), &[row]).await.unwrap();
                 assert_eq!(report.outdated, u64::from(late), "a mark counts exactly when the claim is the newest");
                 if late {
                     assert_eq!(world.written().await, before, "a worker that woke late wrote something");
@@ -184,7 +184,7 @@ async fn repair_and_webhook_at_once_change_a_payment_once() {
         for _ in 0..3 {
             world.pass(2);
             world.owner.batch_execute(DUE).await.unwrap();
-            count(&run(&dispatchers[0].db, &sink, &settings(), world.now()).await.unwrap(), &mut met);
+            count(&run(&dispatchers[0].db, &sink, &settings(), &world.dispatch_tick()).await.unwrap(), &mut met);
         }
 
         let states = world.texts("select status from payments order by id").await;
@@ -235,7 +235,7 @@ async fn a_worker_that_dies_within_the_transition_leaves_neither_the_transition_
     assert_eq!(world.number("select count(*) from payment_ledger").await, 0);
 
     world.pass(2);
-    assert_eq!(run(&next, &sink, &settings(), world.now()).await.unwrap().written, 1);
+    assert_eq!(run(&next, &sink, &settings(), &world.dispatch_tick()).await.unwrap().written, 1);
     assert_eq!(apply_command(&dying, &command, world.now()).await.unwrap(), None, "its claim is outdated");
     assert_eq!(world.number("select count(*) from payment_ledger").await, 1);
     assert_eq!(world.findings().await, ["missed_success repairable repaired"]);

@@ -2,5 +2,6 @@
 
 pub mod demo;
 pub mod fake;
+pub mod moto;
 pub mod postgres;
 pub mod sandbox;
