@@ -109,3 +109,43 @@ impl EventSink for Sink {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Result as IoResult, Write};
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Keeps what is written.
+    #[derive(Clone, Default)]
+    struct Kept(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Kept {
+        fn write(&mut self, bytes: &[u8]) -> IoResult<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> IoResult<()> {
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn the_log_has_one_line_an_event_with_all_that_a_bus_would_get() {
+        let kept = Kept::default();
+        let writer = kept.clone();
+        let log = tracing_subscriber::fmt().json().flatten_event(true).with_writer(move || writer.clone()).finish();
+        let events =
+            [3, 4].map(|id| Event { id, name: "PaymentFailed".to_owned(), detail: json!({"payment_id": "7"}) });
+        let _here = tracing::subscriber::set_default(log);
+        assert_eq!(LogSink.publish(&events).await, [Ok(()), Ok(())]);
+        let lines = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
+        let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!((&lines[1]["id"], &lines[1]["event"]), (&json!(4), &json!("PaymentFailed")));
+        let detail: Value = serde_json::from_str(lines[1]["detail"].as_str().unwrap()).unwrap();
+        assert_eq!(detail, json!({"payment_id": "7", "event_id": "4"}));
+    }
+}
