@@ -27,6 +27,9 @@ pub const REQUESTS_PER_SECOND_MAX: u32 = 25;
 /// Above this a warning is due: the checkout shares the account's limits.
 pub const REQUESTS_PER_SECOND_CALM: u32 = 10;
 
+/// No lease is shorter: no batch of events is published that could outlast it, and one may take 20 seconds.
+pub const LEASE_SECONDS_MIN: i64 = 60;
+
 /// A setting is missing or malformed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -186,6 +189,10 @@ pub struct DispatchSettings {
     pub lease_seconds: i64,
     /// `DISPATCH_ATTEMPTS_MAX`: after so many claims a row that fails is dead.
     pub attempts_max: i32,
+    /// `EVENT_BUS`: the name or ARN of the EventBridge bus that events go to; `None`: into the log.
+    pub event_bus: Option<String>,
+    /// `TICK_SECONDS`: how long a tick of `cargo tick` may begin anything. In Lambda it is the function's timeout, less a reserve.
+    pub tick: Duration,
 }
 
 impl DispatchSettings {
@@ -193,10 +200,33 @@ impl DispatchSettings {
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
         Ok(Self {
             batch: number(lookup, "DISPATCH_BATCH", 500, 1, 10_000)?,
-            lease_seconds: number(lookup, "DISPATCH_LEASE_SECONDS", 120, 1, 3_600)?,
+            lease_seconds: number(lookup, "DISPATCH_LEASE_SECONDS", 120, LEASE_SECONDS_MIN, 3_600)?,
             attempts_max: number(lookup, "DISPATCH_ATTEMPTS_MAX", 10, 1, 1_000)?,
+            event_bus: event_bus(lookup)?,
+            tick: tick(lookup)?,
         })
     }
+}
+
+fn event_bus(lookup: Lookup<'_>) -> Result<Option<String>, ConfigError> {
+    let Some(bus) = text(lookup, "EVENT_BUS") else { return Ok(None) };
+    let name = match bus.split_once(":event-bus/") {
+        Some((arn, name)) if arn.starts_with("arn:") => name,
+        Some(_) | None => &bus,
+    };
+    let known = |byte: u8| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte);
+    if name.is_empty() || !name.bytes().all(known) {
+        return Err(malformed(
+            "EVENT_BUS",
+            &bus,
+            "the name of an EventBridge bus, or its ARN, arn:aws:events:…:event-bus/…",
+        ));
+    }
+    Ok(Some(bus))
+}
+
+fn tick(lookup: Lookup<'_>) -> Result<Duration, ConfigError> {
+    Ok(Duration::from_secs(number(lookup, "TICK_SECONDS", 55, 1, 86_400)?))
 }
 
 /// How a scan goes about it.
@@ -243,7 +273,7 @@ impl ScanSettings {
             },
             missing_cap: number(lookup, "MISSING_CAP", 50, 0, 1_000_000)?,
             min_cycle: time::Duration::seconds(number(lookup, "MIN_CYCLE_SECONDS", 21_600, 0, 31_536_000)?),
-            tick: Duration::from_secs(number(lookup, "TICK_SECONDS", 55, 1, 86_400)?),
+            tick: tick(lookup)?,
             sweep_after: time::Duration::seconds(number(lookup, "SWEEP_AFTER_SECONDS", 600, 0, 31_536_000)?),
             keyset: keyset(lookup)?,
             reverse: ReverseSettings::from_lookup(lookup)?,
@@ -324,6 +354,23 @@ mod tests {
         for base in ["http://127.0.0.1:12111", "http://localhost:1/api.stripe.com", "https://api.stripe.com.example"] {
             assert_eq!(scan(base, "REQUESTS_PER_SECOND", "400").unwrap().requests_per_second, 400, "{base}");
         }
+    }
+
+    #[test]
+    fn a_bus_is_a_name_or_an_arn() {
+        let dispatch = |key: &'static str, value: &'static str| {
+            DispatchSettings::from_lookup(&move |asked| (asked == key).then(|| value.to_owned()))
+        };
+        assert_eq!(dispatch("EVENT_BUS", " ").unwrap().event_bus, None);
+        for bus in ["payments", "aws.partner/x.y/1", "arn:aws:events:eu-west-1:123456789012:event-bus/payments"] {
+            assert_eq!(dispatch("EVENT_BUS", bus).unwrap().event_bus.as_deref(), Some(bus));
+        }
+        for bus in ["pay ments", "arn:aws:sqs:eu-west-1:123456789012:payments", "arn:aws:events:x:1:event-bus/"] {
+            let error = dispatch("EVENT_BUS", bus).unwrap_err().to_string();
+            assert!(error.contains("EVENT_BUS") && error.contains(bus), "{error}");
+        }
+        assert!(dispatch("DISPATCH_LEASE_SECONDS", "59").unwrap_err().to_string().contains("DISPATCH_LEASE_SECONDS"));
+        assert_eq!(dispatch("TICK_SECONDS", "7").unwrap().tick, Duration::from_secs(7));
     }
 
     #[test]

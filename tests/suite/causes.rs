@@ -82,7 +82,7 @@ impl Shop {
 
     async fn dispatch(&self) -> dispatch::DispatchReport {
         let settings = DispatchSettings::from_lookup(&|_| None).unwrap();
-        dispatch::run(&self.writer, &LogSink, &settings, self.world.now()).await.unwrap()
+        dispatch::run(&self.writer, &LogSink, &settings, &self.world.dispatch_tick()).await.unwrap()
     }
 
     /// Captured, once, however often everybody looks again.

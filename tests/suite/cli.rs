@@ -119,6 +119,49 @@ async fn every_opened_finding_is_one_warn_line() {
 }
 
 #[tokio::test]
+async fn the_dispatcher_carries_commands_out_and_logs_events_without_a_bus() {
+    let shop = Shop::with(2, "pending", "succeeded").await;
+    let (code, _, stderr) = shop.tick(&["forward-scan"], &[]).ended().await;
+    assert_eq!(code, 0, "{stderr}");
+    let mut reports = Vec::new();
+    let mut logged = Vec::new();
+    for _ in 0..3 {
+        let (code, stdout, stderr) = shop.tick(&["dispatch"], &[("STRIPE_API_KEY", "")]).ended().await;
+        assert_eq!(code, 0, "{stderr}");
+        reports.extend(lines(&stdout));
+        logged.extend(lines(&stderr).into_iter().filter(|line| line["message"] == "event"));
+    }
+    let column = |name: &str| reports.iter().map(|report| report[name].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (column("written"), column("published")),
+        (vec![2.into(), 0.into(), 0.into()], vec![0.into(), 2.into(), 0.into()])
+    );
+    assert!(
+        reports.iter().all(|report| report["function"] == "dispatch" && report["duration_ms"].is_u64()),
+        "{reports:?}"
+    );
+    let mut payments = Vec::new();
+    for line in &logged {
+        assert_eq!((&line["level"], &line["event"]), (&"INFO".into(), &"PaymentCaptured".into()), "{line}");
+        let detail: Value = serde_json::from_str(line["detail"].as_str().unwrap()).unwrap();
+        assert_eq!(detail["event_id"], line["id"].to_string(), "{line}");
+        payments.push(detail["payment_id"].as_str().unwrap().to_owned());
+    }
+    assert_eq!(payments, ["1", "2"]);
+    assert_eq!(shop.world.texts("select distinct status from payments").await, ["paid"]);
+
+    for (settings, code, words) in [
+        (("EVENT_BUS", "no bus"), 2, "EVENT_BUS"),
+        (("DISPATCH_LEASE_SECONDS", "5"), 2, "DISPATCH_LEASE_SECONDS"),
+        (("DATABASE_URL", "postgres://u:hush@127.0.0.1:1/x"), 1, "127.0.0.1:1/x"),
+    ] {
+        let (ended, stdout, stderr) = shop.tick(&["dispatch"], &[settings]).ended().await;
+        assert_eq!((ended, stdout.as_str()), (code, ""), "{stderr}");
+        assert!(stderr.contains(words) && !stderr.contains("hush"), "{stderr}");
+    }
+}
+
+#[tokio::test]
 async fn exit_codes_and_one_clear_error_each() {
     let shop = Shop::with(1, "paid", "succeeded").await;
     let empty = shared_cluster().await.unwrap().empty_database().await.unwrap();

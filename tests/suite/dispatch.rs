@@ -1,12 +1,15 @@
 //! The dispatcher: a command takes effect once, an event goes out at least once and in order.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dispatch::outbox::{Claimed, claim};
 use dispatch::sink::{Event, EventSink, SinkError};
-use dispatch::{DispatchReport, run, work};
+use dispatch::{DispatchReport, Tick, run, work};
 use local::fake::FakeStripe;
+use reconciler::clock::Clock;
 use reconciler::config::DispatchSettings;
+use time::Duration;
 use tokio_postgres::Client;
 
 use crate::world::{Adapter, World, connect};
@@ -60,7 +63,7 @@ async fn writer(world: &World) -> Client {
 }
 
 async fn dispatched(world: &World, db: &Client, sink: &Sink) -> DispatchReport {
-    run(db, sink, &settings(), world.now()).await.expect("a tick that succeeds")
+    run(db, sink, &settings(), &world.dispatch_tick()).await.expect("a tick that succeeds")
 }
 
 const OPEN: &str = "select count(*) from reconciliation.outbox where delivered_at is null and dead_at is null";
@@ -105,7 +108,7 @@ async fn a_command_for_what_has_changed_meanwhile_forces_nothing() {
     assert_eq!(world.texts(findings).await, ["-", "-", "already_written"]);
     assert_eq!(world.number("select count(*) from payment_ledger").await, 0);
     // the next scan judges them by what is true now
-    world.stripe.put("pi_other", "canceled", world.now() - time::Duration::hours(1));
+    world.stripe.put("pi_other", "canceled", world.now() - Duration::hours(1));
     world.cycle().await;
     let open = "select kind from reconciliation.finding where resolved_at is null order by kind";
     assert_eq!(world.texts(open).await, ["missed_cancel", "unexpected:failed->succeeded"]);
@@ -127,7 +130,7 @@ async fn a_worker_that_dies_after_its_claim_loses_nothing_and_one_that_wakes_lat
     world.pass(2);
     let report = dispatched(&world, &other, &sink).await;
     assert_eq!((report.claimed, report.written), (5, 5), "the lease ran out");
-    let report = work(&late, &sink, &settings(), world.now(), &slept_over).await.unwrap();
+    let report = work(&late, &sink, &settings(), &world.dispatch_tick(), &slept_over).await.unwrap();
     assert_eq!((report.outdated, report.written, report.already_written), (5, 0, 0), "the fence");
     assert_eq!(world.number("select count(*) from payment_ledger").await, 5);
     assert_eq!(world.number("select count(*) from reconciliation.outbox where kind = 'event'").await, 5);
@@ -229,11 +232,11 @@ async fn many_dispatchers_at_once_apply_each_command_once() {
     }
     let sink = Sink::default();
     let few = DispatchSettings { batch: 7, ..settings() };
-    let now = world.now();
+    let tick = world.dispatch_tick();
     let drain = async |db: &Client| {
         let mut written = 0;
         loop {
-            let report = run(db, &sink, &few, now).await.unwrap();
+            let report = run(db, &sink, &few, &tick).await.unwrap();
             if report.claimed == 0 {
                 return written;
             }
@@ -272,8 +275,152 @@ async fn an_error_that_postgres_cannot_keep_holds_up_no_other_event() {
                   select p, 'event', 'PaymentCaptured', jsonb_build_object('payment_id', p), '2020-01-01', '2020-01-01'
                   from (values ('1'), ('2')) v (p)";
     world.owner.batch_execute(insert).await.unwrap();
-    let report = run(&writer(&world).await, &Garbles, &settings(), world.now()).await.expect("a tick that succeeds");
+    let report =
+        run(&writer(&world).await, &Garbles, &settings(), &world.dispatch_tick()).await.expect("a tick that succeeds");
     assert_eq!((report.published, report.failed), (1, 1));
     let kept = "select last_error from reconciliation.outbox where delivered_at is null";
     assert_eq!(world.texts(kept).await, ["the event was not accepted: bad gateway"]);
+}
+
+/// Accepts everything; each call takes a while of a clock that stands otherwise, and may take `longest`.
+struct Takes {
+    clock: Clock,
+    each: std::time::Duration,
+    longest: std::time::Duration,
+}
+
+impl EventSink for Takes {
+    fn takes_at_most(&self) -> std::time::Duration {
+        self.longest
+    }
+
+    async fn publish(&self, events: &[Event]) -> Vec<Result<(), SinkError>> {
+        self.clock.advance(self.each);
+        vec![Ok(()); events.len()]
+    }
+}
+
+async fn many_events(world: &World, payments: i64) {
+    let insert = "insert into reconciliation.outbox (aggregate, kind, type, payload, created_at, available_at)
+                  select p::text, 'event', 'PaymentCaptured', jsonb_build_object('payment_id', p::text), '2020-01-01', '2020-01-01'
+                  from generate_series(1, $1::bigint) p";
+    world.owner.execute(insert, &[&payments]).await.unwrap();
+}
+
+/// Rows that wait, by how often they were tried; none of them is anybody's.
+async fn waiting(world: &World) -> Vec<String> {
+    let leased = "select count(*) from reconciliation.outbox where lease_expires_at is not null";
+    assert_eq!(world.number(leased).await, 0, "nobody has to wait for a lease");
+    world
+        .texts("select attempts::text, count(*)::text from reconciliation.outbox where delivered_at is null group by attempts")
+        .await
+}
+
+#[tokio::test]
+async fn a_deadline_in_mid_batch_keeps_what_is_published_and_gives_the_rest_back() {
+    let (world, seconds) = (World::new().await, std::time::Duration::from_secs);
+    many_events(&world, 25).await;
+    let db = writer(&world).await;
+    let slow = Takes { clock: world.clock.clone(), each: seconds(6), longest: seconds(0) };
+    for (published, given_back) in [(20, 5), (5, 0)] {
+        let tick = Tick::begin(&world.clock, world.now(), Some(world.now() + Duration::seconds(10)));
+        let report = run(&db, &slow, &settings(), &tick).await.unwrap();
+        assert_eq!((report.published, report.given_back, report.failed), (published, given_back, 0));
+        let rest = if given_back == 0 { vec![] } else { vec![format!("0 {given_back}")] };
+        assert_eq!(waiting(&world).await, rest, "no attempt is counted");
+    }
+}
+
+#[tokio::test]
+async fn no_event_goes_out_that_could_outlast_its_lease() {
+    let (world, seconds) = (World::new().await, std::time::Duration::from_secs);
+    many_events(&world, 45).await;
+    let db = writer(&world).await;
+    // of a lease of 120 seconds, calls begin until 30 are left
+    let slow = Takes { clock: world.clock.clone(), each: seconds(30), longest: seconds(30) };
+    let report = run(&db, &slow, &settings(), &world.dispatch_tick()).await.unwrap();
+    assert_eq!((report.published, report.given_back, report.outdated), (40, 5, 0));
+    assert_eq!(waiting(&world).await, ["0 5"]);
+}
+
+#[tokio::test]
+async fn an_event_that_is_under_way_at_the_deadline_is_cut_off_and_comes_back() {
+    #[derive(Default)]
+    struct Silent(AtomicU64);
+    impl EventSink for Silent {
+        async fn publish(&self, events: &[Event]) -> Vec<Result<(), SinkError>> {
+            self.0.fetch_add(events.len().try_into().unwrap(), Ordering::Relaxed);
+            std::future::pending().await
+        }
+    }
+    let world = World::new().await;
+    many_events(&world, 12).await;
+    let (db, clock, sink) = (writer(&world).await, Clock::System, Silent::default());
+    let tick = Tick::begin(&clock, world.now(), Some(clock.now() + Duration::milliseconds(500)));
+    let report = run(&db, &sink, &settings(), &tick).await.unwrap();
+    // on a machine that stands still for half a second, none has begun
+    let begun = sink.0.load(Ordering::Relaxed);
+    assert!(begun == 10 || begun == 0, "{begun}");
+    assert_eq!((report.published, report.failed, report.given_back), (0, begun, 12 - begun));
+    let attempts = "select sum(attempts) from reconciliation.outbox";
+    assert_eq!(world.number(attempts).await, i64::try_from(begun).unwrap(), "what began is an attempt");
+}
+
+#[tokio::test]
+async fn no_command_begins_after_the_deadline_and_those_under_way_are_finished() {
+    let world = World::new().await;
+    world.pairs(20, "pending", "succeeded").await;
+    world.cycle().await;
+    let (db, sink) = (writer(&world).await, Sink::default());
+    let tick = Tick::begin(&world.clock, world.now(), Some(world.now() + Duration::seconds(10)));
+    // the first command waits for its payment, and with it those that were sent behind it
+    let holder = connect(&world.database.url()).await;
+    let hold = "begin; select from payments where stripe_payment_intent_id = 'pi_1' for update";
+    holder.batch_execute(hold).await.unwrap();
+    let settings = settings();
+    let until_one_waits = async {
+        let waits =
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        while world.number(waits).await == 0 {}
+        world.clock.advance(std::time::Duration::from_secs(10));
+        holder.batch_execute("commit").await.unwrap();
+    };
+    let (report, ()) = tokio::join!(run(&db, &sink, &settings, &tick), until_one_waits);
+    let report = report.unwrap();
+    assert_eq!((report.claimed, report.written, report.given_back), (20, 16, 4));
+    let commands = "select attempts::text from reconciliation.outbox where kind = 'command' and delivered_at is null";
+    assert_eq!(world.texts(commands).await, ["0"; 4]);
+    assert_eq!(world.number("select count(*) from payment_ledger").await, 16);
+    assert_eq!(dispatched(&world, &db, &sink).await.written, 4, "at once");
+}
+
+#[tokio::test]
+async fn what_another_worker_has_meanwhile_is_not_given_back() {
+    let world = World::new().await;
+    many_events(&world, 3).await;
+    let (late, other) = (writer(&world).await, writer(&world).await);
+    let slept_over = claimed(&world, &late).await;
+    world.pass(2);
+    assert_eq!(claimed(&world, &other).await.len(), 3, "the lease ran out");
+    let over = Tick::begin(&world.clock, world.now(), Some(world.now()));
+    let report = work(&late, &Sink::default(), &settings(), &over, &slept_over).await.unwrap();
+    assert_eq!((report.given_back, report.outdated, report.published), (0, 3, 0), "the fence");
+    let theirs = "select count(*) from reconciliation.outbox where lease_expires_at is not null and attempts = 2";
+    assert_eq!(world.number(theirs).await, 3);
+}
+
+#[tokio::test]
+async fn a_row_that_its_workers_die_of_dies_itself() {
+    let world = World::new().await;
+    many_events(&world, 1).await;
+    let (db, sink) = (writer(&world).await, Sink::default());
+    for _ in 0..4 {
+        assert_eq!(claimed(&world, &db).await.len(), 1, "and the worker dies");
+        world.pass(2);
+    }
+    let report = dispatched(&world, &db, &sink).await;
+    assert_eq!((report.claimed, report.dead, report.published), (1, 1, 0), "after four of four attempts");
+    assert!(sink.accepted().is_empty());
+    let dead = "select last_error from reconciliation.outbox where dead_at is not null";
+    assert_eq!(world.texts(dead).await, ["it was claimed too often, and no worker came to an end with it"]);
 }

@@ -16,6 +16,7 @@ mod causes;
 mod cli;
 mod demo;
 mod dispatch;
+mod eventbridge;
 mod findings;
 mod gates;
 mod gateway_conformance;

@@ -49,3 +49,12 @@ fn the_table_of_settings_is_the_settings() {
         .collect();
     assert_eq!(listed, read);
 }
+
+#[test]
+fn the_table_of_the_dispatchers_report_is_the_report() {
+    let table = between(README, "| its field |", "\n\n");
+    let cells = table.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
+    let listed: BTreeSet<&str> = cells.flat_map(quoted).collect();
+    let report = serde_json::to_value(dispatch::DispatchReport::default()).unwrap();
+    assert_eq!(listed, report.as_object().unwrap().keys().map(String::as_str).collect());
+}

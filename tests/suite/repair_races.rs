@@ -112,7 +112,7 @@ async fn dispatcher(stage: &Stage<'_>, session: Session, steps: Steps) -> Played
             }
             let (id, fence) = (row.id, row.fence);
             let late = stage.fences.borrow()[&id] > fence;
-            let report = work(db, &stage.sink, &settings(), stage.world.now(), &[row]).await?;
+            let report = work(db, &stage.sink, &settings(), &stage.world.dispatch_tick(), &[row]).await?;
             assert!(report.outdated == 1 || !late, "a worker that woke late has marked row {id}");
             if report.outdated == 1 {
                 stage.outdated.borrow_mut().push((id, fence));
@@ -263,7 +263,7 @@ async fn race(seeds: std::ops::Range<u64>) {
         for _ in 0..3 {
             world.pass(2);
             world.owner.batch_execute(DUE).await.unwrap();
-            stage.count(&run(&drainer, &stage.sink, &settings(), world.now()).await.unwrap());
+            stage.count(&run(&drainer, &stage.sink, &settings(), &world.dispatch_tick()).await.unwrap());
         }
 
         let states = world.texts("select status from payments order by id").await;
@@ -345,7 +345,7 @@ async fn a_worker_that_dies_within_the_transition_leaves_neither_the_transition_
     assert_eq!(world.number("select count(*) from payment_ledger").await, 0);
 
     world.pass(2);
-    assert_eq!(run(&next, &sink, &settings(), world.now()).await.unwrap().written, 1);
+    assert_eq!(run(&next, &sink, &settings(), &world.dispatch_tick()).await.unwrap().written, 1);
     assert_eq!(apply_command(&dying, &command, world.now()).await.unwrap(), None, "its claim is outdated");
     assert_eq!(world.number("select count(*) from payment_ledger").await, 1);
     assert_eq!(world.findings().await, ["missed_success repairable repaired"]);

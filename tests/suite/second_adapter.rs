@@ -30,7 +30,7 @@ async fn sweep_webhook_dispatcher_and_scan_work_with_an_adopters_own_write_port(
     assert_eq!(receive(&mut writer, &event).await.unwrap(), Outcome::Duplicate);
 
     let settings = DispatchSettings::from_lookup(&|_| None).unwrap();
-    let report = dispatch::run(&writer, &LogSink, &settings, world.now()).await.unwrap();
+    let report = dispatch::run(&writer, &LogSink, &settings, &world.dispatch_tick()).await.unwrap();
     assert_eq!((report.written, report.already_written, report.superseded), (2, 1, 0));
     assert_eq!((report.published, report.failed, report.dead), (1, 0, 0), "the compensation");
 

@@ -117,6 +117,11 @@ impl World {
         self.clock.now()
     }
 
+    /// A tick of the dispatcher that begins now and has no deadline.
+    pub(crate) fn dispatch_tick(&self) -> dispatch::Tick {
+        dispatch::Tick::begin(&self.clock, self.now(), None)
+    }
+
     /// Time goes by.
     pub(crate) fn pass(&self, minutes: u64) {
         self.clock.advance(std::time::Duration::from_secs(minutes * 60));

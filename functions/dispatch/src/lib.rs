@@ -8,40 +8,30 @@
 //! - An **event** goes out at least once: it is marked after it was accepted, so a death in between sends it again, with the
 //!   same id. Events of one payment go out in order.
 //!
-//! What fails comes back later, twice as late each time, until it is dead. Dead rows are kept and counted.
+//! What fails comes back later, twice as late each time, until it is dead. Dead rows are kept and counted. What a tick has no
+//! time for is given back at once. The rules of that are at the top of `work.rs`.
 
 pub mod outbox;
 pub mod sink;
+mod work;
 
-use bootstrap::chain;
 use bootstrap::database::{Database, DatabaseError};
-use futures_util::{StreamExt, stream};
 use reconciler::clock::Clock;
 use reconciler::config::{ConfigError, DatabaseSettings, DispatchSettings, Lookup};
 use reconciler::domain::Timestamp;
-use reconciler::domain::id::PaymentId;
 use reconciler::store::{StoreError, database_time};
-use reconciler::writer::{Command, Transition, WriteOutcome, apply_command};
 use serde::Serialize;
-use serde_json::{Value, json};
-use time::Duration;
-use tokio_postgres::Client;
 
-use outbox::{Claimed, OutboxError, claim, mark_delivered, mark_failed};
-use sink::{Event, EventSink};
+use outbox::OutboxError;
+use sink::{EventSink, Sink};
+
+pub use work::{Tick, run, work};
 
 /// The name of the function.
 pub const FUNCTION: &str = "dispatch";
 
 /// The Postgres role whose rights it runs with, whoever logs in.
 pub const ROLE: &str = "reconciler_writer";
-
-/// Commands under way at once on one connection: Postgres does them one by one, without waiting for us in between.
-const PIPELINE: usize = 16;
-
-/// The first pause of a row that failed, and the longest.
-const BACKOFF: Duration = Duration::seconds(5);
-const BACKOFF_MAX: Duration = Duration::hours(1);
 
 /// One tick of the dispatcher.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -56,7 +46,7 @@ pub struct DispatchReport {
     pub already_written: u64,
     /// Commands whose payment went another way meanwhile.
     pub superseded: u64,
-    /// Events that were accepted outside.
+    /// Events that were accepted outside. Where another worker claimed one meanwhile, it is in `outdated`, too.
     pub published: u64,
     /// Rows that come back later.
     pub failed: u64,
@@ -64,8 +54,30 @@ pub struct DispatchReport {
     pub dead: u64,
     /// Rows that another worker claimed meanwhile.
     pub outdated: u64,
+    /// Rows that there was no time for: any worker may claim them at once.
+    pub given_back: u64,
     /// From the tick's start to this report, milliseconds.
     pub duration_ms: u64,
+}
+
+impl DispatchReport {
+    /// The one line of a tick, for the log.
+    pub fn log(&self) {
+        tracing::info!(
+            function = self.function,
+            claimed = self.claimed,
+            written = self.written,
+            already_written = self.already_written,
+            superseded = self.superseded,
+            published = self.published,
+            failed = self.failed,
+            dead = self.dead,
+            outdated = self.outdated,
+            given_back = self.given_back,
+            duration_ms = self.duration_ms,
+            "tick"
+        );
+    }
 }
 
 /// A tick failed. What was claimed comes back when its lease has run out.
@@ -104,6 +116,14 @@ pub struct Host<S> {
     sink: S,
 }
 
+impl Host<Sink> {
+    /// Reads all settings, and has the sink that they choose. Calls nothing.
+    pub async fn from_settings(lookup: Lookup<'_>) -> Result<Self, DispatchError> {
+        let sink = Sink::chosen(&DispatchSettings::from_lookup(lookup)?).await?;
+        Self::from_lookup(lookup, sink)
+    }
+}
+
 impl<S: EventSink> Host<S> {
     /// Reads all settings. Calls nothing.
     pub fn from_lookup(lookup: Lookup<'_>, sink: S) -> Result<Self, DispatchError> {
@@ -111,157 +131,19 @@ impl<S: EventSink> Host<S> {
         Ok(Self { database, settings: DispatchSettings::from_lookup(lookup)?, sink })
     }
 
-    /// One tick: one batch of the outbox.
-    pub async fn tick(&self) -> Result<DispatchReport, DispatchError> {
+    /// When a tick that begins now has to end, where nobody else says so: after `TICK_SECONDS`.
+    pub fn own_deadline(&self) -> Timestamp {
+        Clock::System.now() + self.settings.tick
+    }
+
+    /// One tick: one batch of the outbox. Nothing begins after `deadline`.
+    pub async fn tick(&self, deadline: Option<Timestamp>) -> Result<DispatchReport, DispatchError> {
         let clock = Clock::System;
         let began = clock.now();
         let session = self.database.session().await?;
-        let now = database_time(&session.client).await?;
-        let mut report = run(&session.client, &self.sink, &self.settings, now).await?;
+        let tick = Tick::begin(&clock, database_time(&session.client).await?, deadline);
+        let mut report = run(&session.client, &self.sink, &self.settings, &tick).await?;
         report.duration_ms = u64::try_from((clock.now() - began).whole_milliseconds()).unwrap_or_default();
         Ok(report)
     }
-}
-
-/// Claims a batch and works it. `now` is the database's time.
-pub async fn run<S: EventSink>(
-    db: &Client,
-    sink: &S,
-    settings: &DispatchSettings,
-    now: Timestamp,
-) -> Result<DispatchReport, DispatchError> {
-    let claimed = claim(db, now, settings.batch, settings.lease_seconds).await?;
-    work(db, sink, settings, now, &claimed).await
-}
-
-/// Works rows that were claimed.
-pub async fn work<S: EventSink>(
-    db: &Client,
-    sink: &S,
-    settings: &DispatchSettings,
-    now: Timestamp,
-    claimed: &[Claimed],
-) -> Result<DispatchReport, DispatchError> {
-    let mut report = DispatchReport {
-        function: FUNCTION,
-        claimed: u64::try_from(claimed.len()).unwrap_or(u64::MAX),
-        ..DispatchReport::default()
-    };
-    let (commands, events): (Vec<&Claimed>, Vec<&Claimed>) = claimed.iter().partition(|row| row.is_command);
-
-    let applying = commands.into_iter().map(|row| async move { (row, apply(db, row, now).await) });
-    let mut applying = stream::iter(applying).buffer_unordered(PIPELINE);
-    while let Some((row, applied)) = applying.next().await {
-        match applied {
-            Applied::Outcome(Some(WriteOutcome::Written)) => report.written += 1,
-            Applied::Outcome(Some(WriteOutcome::AlreadyWritten)) => report.already_written += 1,
-            Applied::Outcome(Some(WriteOutcome::Superseded)) => report.superseded += 1,
-            Applied::Outcome(None) => report.outdated += 1,
-            Applied::Failed(error) => put_back(db, settings, now, row, &error, false, &mut report).await?,
-            Applied::Unreadable(error) => put_back(db, settings, now, row, &error, true, &mut report).await?,
-        }
-    }
-    drop(applying);
-    publish(db, sink, settings, now, &events, &mut report).await?;
-    Ok(report)
-}
-
-/// What came of a command.
-enum Applied {
-    /// `None`: another worker claimed it meanwhile.
-    Outcome(Option<WriteOutcome>),
-    Failed(String),
-    /// It will not read any better the next time.
-    Unreadable(String),
-}
-
-async fn apply(db: &Client, row: &Claimed, now: Timestamp) -> Applied {
-    let transition = match row.name.as_str() {
-        "ApplyPaymentSucceeded" => Transition::Succeeded,
-        "ApplyPaymentCanceled" => Transition::Canceled,
-        "ApplyPaymentFailed" => Transition::Failed,
-        other => return Applied::Unreadable(format!("no command is called {other}")),
-    };
-    let text = |key: &str| row.payload.get(key).and_then(Value::as_str);
-    let (Some(payment_id), Some(external_ref)) = (text("payment_id"), text("external_ref")) else {
-        return Applied::Unreadable("the command names no payment_id or no external_ref".to_owned());
-    };
-    let evidence = json!({
-        "external_ref": external_ref,
-        "external_status": text("external_status"),
-        "observed_at": text("observed_at"),
-        "source": "dispatch",
-    });
-    let command = Command {
-        outbox_id: row.id,
-        fence: row.fence,
-        payment_id: PaymentId::new(payment_id),
-        transition,
-        evidence,
-        finding_id: row.payload.get("finding_id").and_then(Value::as_i64),
-    };
-    match apply_command(db, &command, now).await {
-        Ok(outcome) => Applied::Outcome(outcome),
-        Err(error) => Applied::Failed(chain(&error)),
-    }
-}
-
-async fn publish<S: EventSink>(
-    db: &Client,
-    sink: &S,
-    settings: &DispatchSettings,
-    now: Timestamp,
-    rows: &[&Claimed],
-    report: &mut DispatchReport,
-) -> Result<(), DispatchError> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let events: Vec<Event> =
-        rows.iter().map(|row| Event { id: row.id, name: row.name.clone(), detail: row.payload.clone() }).collect();
-    let mut results = sink.publish(&events).await.into_iter();
-    let mut accepted = Vec::new();
-    for row in rows {
-        match results.next() {
-            Some(Ok(())) => accepted.push(*row),
-            Some(Err(error)) => put_back(db, settings, now, row, &error.to_string(), false, report).await?,
-            None => put_back(db, settings, now, row, "the sink gave no answer for it", false, report).await?,
-        }
-    }
-    let marked = mark_delivered(db, now, &accepted).await?;
-    report.published += u64::try_from(accepted.len()).unwrap_or(u64::MAX);
-    report.outdated += u64::try_from(accepted.len() - marked).unwrap_or(u64::MAX);
-    Ok(())
-}
-
-/// A row failed: later again, or dead.
-async fn put_back(
-    db: &Client,
-    settings: &DispatchSettings,
-    now: Timestamp,
-    row: &Claimed,
-    error: &str,
-    hopeless: bool,
-    report: &mut DispatchReport,
-) -> Result<(), DispatchError> {
-    let dies = hopeless || row.attempts >= settings.attempts_max;
-    // Postgres keeps no NUL in a text, and an error that cannot be kept must not hold up the rows beside it
-    let short: String = error.replace('\0', " ").chars().take(500).collect();
-    if !mark_failed(db, row, now + backoff(row.attempts), dies.then_some(now), &short).await? {
-        report.outdated += 1;
-    } else if dies {
-        tracing::error!(outbox = row.id, payment = %row.aggregate, name = %row.name, error = %short, "a row of the outbox is dead");
-        report.dead += 1;
-    } else {
-        tracing::warn!(outbox = row.id, payment = %row.aggregate, name = %row.name, error = %short, "a row of the outbox comes back later");
-        report.failed += 1;
-    }
-    Ok(())
-}
-
-/// Doubled with each attempt, at most an hour, and between half and one and a half of that.
-fn backoff(attempts: i32) -> Duration {
-    let doublings = u32::try_from(attempts.saturating_sub(1)).unwrap_or(0).min(16);
-    let pause = (BACKOFF * 2_i32.saturating_pow(doublings)).min(BACKOFF_MAX);
-    pause * fastrand::i32(500..1500) / 1000
 }

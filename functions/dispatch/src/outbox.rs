@@ -2,6 +2,7 @@
 
 use reconciler::domain::Timestamp;
 use serde_json::Value;
+use time::Duration;
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
@@ -20,8 +21,10 @@ pub struct Claimed {
     pub payload: Value,
     /// The number of this claim: an outdated one can mark nothing.
     pub fence: i64,
-    /// How often it has been claimed, this time included.
+    /// How often it has been claimed, this time included, and not given back.
     pub attempts: i32,
+    /// When another worker may claim it, by the database's time.
+    pub lease_expires_at: Timestamp,
 }
 
 /// A statement failed.
@@ -33,6 +36,9 @@ pub enum OutboxError {
     /// Rows could not be marked. They are claimed again when their lease has run out.
     #[error("could not mark rows of the outbox")]
     Mark(#[source] tokio_postgres::Error),
+    /// Rows could not be given back. They are claimed again when their lease has run out.
+    #[error("could not give rows of the outbox back")]
+    Release(#[source] tokio_postgres::Error),
 }
 
 /// Claims up to `limit` rows for `lease_seconds`.
@@ -40,10 +46,11 @@ pub async fn claim(db: &Client, now: Timestamp, limit: i64, lease_seconds: i64) 
     let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 3] =
         [(&now, Type::TIMESTAMPTZ), (&limit, Type::INT8), (&lease_seconds, Type::INT8)];
     let rows = db.query_typed(include_str!("sql/claim.sql"), &parameters).await.map_err(OutboxError::Claim)?;
-    rows.iter().map(claimed_of).collect::<Result<_, _>>().map_err(OutboxError::Claim)
+    let lease_expires_at = now + Duration::seconds(lease_seconds);
+    rows.iter().map(|row| claimed_of(row, lease_expires_at)).collect::<Result<_, _>>().map_err(OutboxError::Claim)
 }
 
-fn claimed_of(row: &Row) -> Result<Claimed, tokio_postgres::Error> {
+fn claimed_of(row: &Row, lease_expires_at: Timestamp) -> Result<Claimed, tokio_postgres::Error> {
     Ok(Claimed {
         id: row.try_get("id")?,
         aggregate: row.try_get("aggregate")?,
@@ -52,6 +59,7 @@ fn claimed_of(row: &Row) -> Result<Claimed, tokio_postgres::Error> {
         payload: row.try_get("payload")?,
         fence: row.try_get("fence")?,
         attempts: row.try_get("attempts")?,
+        lease_expires_at,
     })
 }
 
@@ -82,4 +90,15 @@ pub async fn mark_failed(
     ];
     let marked = db.query_typed_opt(include_str!("sql/mark_failed.sql"), &parameters).await;
     marked.map(|row| row.is_some()).map_err(OutboxError::Mark)
+}
+
+/// Gives rows back that were not worked: another worker may claim them at once, and this claim does not count as an attempt.
+/// How many of them were still ours to give.
+pub async fn release(db: &Client, rows: &[&Claimed]) -> Result<usize, OutboxError> {
+    let ids: Vec<i64> = rows.iter().map(|row| row.id).collect();
+    let fences: Vec<i64> = rows.iter().map(|row| row.fence).collect();
+    let parameters: [(&(dyn tokio_postgres::types::ToSql + Sync), Type); 2] =
+        [(&ids, Type::INT8_ARRAY), (&fences, Type::INT8_ARRAY)];
+    let released = db.query_typed(include_str!("sql/release.sql"), &parameters).await;
+    released.map(|rows| rows.len()).map_err(OutboxError::Release)
 }

@@ -230,7 +230,8 @@ async fn repairs(database: &Database) -> anyhow::Result<()> {
         let claimed = dispatch::outbox::claim(&db, now, settings.batch, settings.lease_seconds).await?;
         claims.push(claiming.elapsed());
         anyhow::ensure!(!claimed.is_empty(), "only {written} of {COMMANDS} commands were there");
-        let report = dispatch::work(&db, &dispatch::sink::LogSink, &settings, now, &claimed).await?;
+        let tick = dispatch::Tick::begin(&Clock::System, now, None);
+        let report = dispatch::work(&db, &dispatch::sink::LogSink, &settings, &tick, &claimed).await?;
         written += i64::try_from(report.written)?;
     }
     let took = began.elapsed();

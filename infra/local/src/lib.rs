@@ -4,5 +4,6 @@ pub mod demo;
 pub mod fake;
 pub mod function_url;
 mod loopback;
+pub mod moto;
 pub mod postgres;
 pub mod sandbox;

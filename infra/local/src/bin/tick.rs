@@ -59,7 +59,7 @@ enum Function {
         #[arg(long)]
         until_cycle: bool,
     },
-    /// Work the outbox: commands through the canonical writer, events into the log.
+    /// Work the outbox: commands through the canonical writer, events to EVENT_BUS, or into the log without it.
     Dispatch,
     /// Apply the schema and the adapter to DATABASE_URL, and check the ports.
     Migrate {
@@ -152,8 +152,8 @@ async fn reverse(input: Option<&str>, until_cycle: bool) -> Result<(), Failure> 
 }
 
 async fn dispatch_outbox() -> Result<(), Failure> {
-    let host = dispatch::Host::from_lookup(&environment, dispatch::sink::LogSink)?;
-    print(&host.tick().await?)
+    let host = dispatch::Host::from_settings(&environment).await?;
+    print(&host.tick(Some(host.own_deadline())).await?)
 }
 
 async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {

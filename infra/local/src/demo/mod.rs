@@ -117,7 +117,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 async fn repair(host: &Host<LogSink>) -> anyhow::Result<Vec<DispatchReport>> {
     let mut reports = Vec::new();
     for _ in 0..TICKS_MAX {
-        let report = host.tick().await?;
+        let report = host.tick(Some(host.own_deadline())).await?;
         if report.claimed == 0 {
             return Ok(reports);
         }
