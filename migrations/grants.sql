@@ -18,6 +18,7 @@ grant select, insert, update on reconciliation.finding to reconciler_scan;
 grant select, insert, update, delete on reconciliation.orphan_candidate to reconciler_scan;
 grant select, insert on reconciliation.outbox to reconciler_scan;
 grant select, insert, update on reconciliation.api_budget to reconciler_scan;
+grant select, insert, update, delete on reconciliation.stripe_reads to reconciler_scan;
 grant execute on function reconciliation.throttle_level_at(integer, timestamptz, timestamptz)
     to reconciler_scan, reconciler_metrics;
 
@@ -31,5 +32,5 @@ grant select, insert on reconciliation.webhook_inbox to reconciler_writer;
 -- Metrics read.
 grant select on reconciliation.payment, reconciliation.cursor, reconciliation.observation, reconciliation.finding,
     reconciliation.orphan_candidate, reconciliation.outbox, reconciliation.api_budget,
-    reconciliation.webhook_inbox
+    reconciliation.webhook_inbox, reconciliation.stripe_reads
     to reconciler_metrics;

@@ -22,7 +22,7 @@ pub const UUID_CHECKOUT_ADAPTER: &str = include_str!("../../../migrations/adapte
 const GRANTS: &str = include_str!("../../../migrations/grants.sql");
 
 /// Our versions: name and text. Version 1 comes before the adapter, the others behind it.
-const VERSIONS: [(&str, &str); 7] = [
+const VERSIONS: [(&str, &str); 8] = [
     ("V1__schema_and_roles", include_str!("../../../migrations/V1__schema_and_roles.sql")),
     ("V2__payment_id", include_str!("../../../migrations/V2__payment_id.sql")),
     ("V3__tables", include_str!("../../../migrations/V3__tables.sql")),
@@ -30,6 +30,7 @@ const VERSIONS: [(&str, &str); 7] = [
     ("V5__one_waiting_command", include_str!("../../../migrations/V5__one_waiting_command.sql")),
     ("V6__webhook_inbox", include_str!("../../../migrations/V6__webhook_inbox.sql")),
     ("V7__outbox_in_order", include_str!("../../../migrations/V7__outbox_in_order.sql")),
+    ("V9__lag", include_str!("../../../migrations/V9__lag.sql")),
 ];
 
 /// The version up to which the schema must be there for the adapter.
