@@ -80,6 +80,22 @@ pub struct Report {
     pub throttled: u64,
     /// From the tick's start to this report, milliseconds.
     pub duration_ms: u64,
+    /// What only the sweep has to say.
+    #[serde(flatten)]
+    pub sweep: Option<SweepFacts>,
+}
+
+/// What only the sweep has to say. A suspect **comes to an end** with a tick when both sides agree on it, or when Stripe's
+/// answer asks for a repair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SweepFacts {
+    /// Suspects that were judged in this tick.
+    pub candidates: u64,
+    /// Those of them that did not come to an end with it: in flight, for a person, or without a confirmed answer.
+    pub unresolved: u64,
+    /// Findings of any job that the canonical writer closed as repaired since the previous tick counted them, up to a minute
+    /// ago. A repair is counted where it is written, not where it is asked for, and once.
+    pub drifts_corrected: u64,
 }
 
 impl Report {
@@ -104,6 +120,7 @@ impl Report {
             requests: 0,
             throttled: 0,
             duration_ms: 0,
+            sweep: None,
         }
     }
 

@@ -101,9 +101,17 @@ async fn the_metrics_role_reads_everything_it_counts() {
     world.cycle().await;
     let metrics = connect(&world.database.url()).await;
     metrics.batch_execute("set role reconciler_metrics").await.unwrap();
-    for table in
-        ["payment", "cursor", "observation", "finding", "orphan_candidate", "outbox", "api_budget", "webhook_inbox", "stripe_reads"]
-    {
+    for table in [
+        "payment",
+        "cursor",
+        "observation",
+        "finding",
+        "orphan_candidate",
+        "outbox",
+        "api_budget",
+        "webhook_inbox",
+        "stripe_reads",
+    ] {
         let sql = format!("select count(*) from reconciliation.{table}");
         assert!(metrics.query_one(&sql, &[]).await.is_ok(), "{table}");
     }

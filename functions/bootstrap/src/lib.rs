@@ -7,6 +7,7 @@
 pub mod database;
 pub mod lambda;
 pub mod logging;
+pub mod metrics;
 
 use reconciler::budget::{Budget, Share};
 use reconciler::clock::Clock;

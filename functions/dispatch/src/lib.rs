@@ -10,6 +10,7 @@
 //!
 //! What fails comes back later, twice as late each time, until it is dead. Dead rows are kept and counted.
 
+pub mod metrics;
 pub mod outbox;
 pub mod sink;
 
