@@ -30,6 +30,9 @@ pub const REQUESTS_PER_SECOND_CALM: u32 = 10;
 /// No lease is shorter: no batch of events is published that could outlast it, and one may take 20 seconds.
 pub const LEASE_SECONDS_MIN: i64 = 60;
 
+/// The name of the request budget where the payments are the platform's own.
+const OWN_ACCOUNT: &str = "own";
+
 /// A setting is missing or malformed.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigError {
@@ -151,7 +154,7 @@ impl StripeSettings {
 
     /// The name under which the request budget is kept: the account, or the platform's own.
     pub fn budget_account(&self) -> &str {
-        self.account.as_deref().unwrap_or("own")
+        self.account.as_deref().unwrap_or(OWN_ACCOUNT)
     }
 }
 
@@ -229,6 +232,28 @@ fn tick(lookup: Lookup<'_>) -> Result<Duration, ConfigError> {
     Ok(Duration::from_secs(number(lookup, "TICK_SECONDS", 55, 1, 86_400)?))
 }
 
+/// What the figures are read with. Stripe's key is none of it.
+#[derive(Clone, Debug)]
+pub struct LagSettings {
+    /// `REQUESTS_PER_SECOND` of all functions together.
+    pub requests_per_second: u32,
+    /// The name under which the request budget is kept: `STRIPE_ACCOUNT`, or the platform's own.
+    pub account: String,
+    /// `KEYSET`: the order of the walk; `None` where the type of the key decides.
+    pub keyset: Option<Keyset>,
+}
+
+impl LagSettings {
+    /// Reads the settings named at the fields.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        Ok(Self {
+            requests_per_second: requests_per_second(lookup)?,
+            account: text(lookup, "STRIPE_ACCOUNT").unwrap_or_else(|| OWN_ACCOUNT.to_owned()),
+            keyset: keyset(lookup)?,
+        })
+    }
+}
+
 /// How a scan goes about it.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
@@ -257,7 +282,7 @@ pub struct ScanSettings {
 impl ScanSettings {
     /// Reads the settings named at the fields. `stripe` says whether the rate is Stripe's to bear.
     pub fn from_lookup(lookup: Lookup<'_>, stripe: &StripeSettings) -> Result<Self, ConfigError> {
-        let requests_per_second = number(lookup, "REQUESTS_PER_SECOND", 5, 1, 10_000)?;
+        let requests_per_second = requests_per_second(lookup)?;
         if stripe.is_stripe_itself() && requests_per_second > REQUESTS_PER_SECOND_MAX {
             let why = "at most 25, Stripe's limit on one endpoint, which the checkout shares; 5 to 10 is a good slice";
             return Err(malformed("REQUESTS_PER_SECOND", &requests_per_second.to_string(), why));
@@ -279,6 +304,10 @@ impl ScanSettings {
             reverse: ReverseSettings::from_lookup(lookup)?,
         })
     }
+}
+
+fn requests_per_second(lookup: Lookup<'_>) -> Result<u32, ConfigError> {
+    number(lookup, "REQUESTS_PER_SECOND", 5, 1, 10_000)
 }
 
 fn keyset(lookup: Lookup<'_>) -> Result<Option<Keyset>, ConfigError> {

@@ -83,6 +83,9 @@ pub struct Report {
     /// What the reverse scan alone counts; nothing in the reports of the others.
     #[serde(flatten)]
     pub reverse: Option<ReverseFigures>,
+    /// What only the sweep has to say.
+    #[serde(flatten)]
+    pub sweep: Option<SweepFacts>,
 }
 
 /// What a tick of the reverse scan met. A window is proven clean by nothing less than `window_complete`.
@@ -118,6 +121,19 @@ pub struct ReverseFigures {
     pub unexplained: u64,
 }
 
+/// What only the sweep has to say. A suspect **comes to an end** with a tick when both sides agree on it, or when Stripe's
+/// answer asks for a repair.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SweepFacts {
+    /// Suspects that were judged in this tick.
+    pub candidates: u64,
+    /// Those of them that did not come to an end with it: in flight, for a person, or without a confirmed answer.
+    pub unresolved: u64,
+    /// Findings of any job that the canonical writer closed as repaired since the previous tick counted them, up to a minute
+    /// ago. A repair is counted where it is written, not where it is asked for, and once.
+    pub drifts_corrected: u64,
+}
+
 impl Report {
     /// A tick that has done nothing yet.
     pub fn new(function: &'static str, job: &str, outcome: Outcome) -> Self {
@@ -141,6 +157,7 @@ impl Report {
             throttled: 0,
             duration_ms: 0,
             reverse: None,
+            sweep: None,
         }
     }
 

@@ -100,6 +100,30 @@ async fn a_cycle_over_http_prints_one_report_a_tick() {
 }
 
 #[tokio::test]
+async fn the_lag_is_printed_without_a_key_of_stripes() {
+    let shop = Shop::with(3, "pending", "succeeded").await;
+    assert_eq!(shop.tick(&["forward-scan"], &[]).ended().await.0, 0);
+    let url = shop.world.database.url();
+    let tick = |settings: &[(&'static str, &str)]| {
+        let settings = std::iter::once(("DATABASE_URL", url.as_str())).chain(settings.iter().copied());
+        start(&binaries().join("tick"), &["lag-metric"], settings)
+    };
+    let (code, stdout, stderr) = tick(&[]).ended().await;
+    assert_eq!((code, lines(&stdout).len()), (0, 1), "{stderr}");
+    let report = &lines(&stdout)[0];
+    assert_eq!(
+        (&report["function"], &report["not_met"], &report["open_findings"]),
+        (&"lag-metric".into(), &0.into(), &3.into())
+    );
+    assert_eq!((&report["commands"]["waiting"], &report["stripe_reads_30_days"]), (&3.into(), &3.into()));
+    assert_eq!(report["findings"][0]["kind"], "missed_success");
+    assert!(report["lag_seconds"].as_u64().unwrap() < 600, "{report}");
+    assert!(stderr.is_empty(), "{stderr}");
+    let (code, _, stderr) = tick(&[("REQUESTS_PER_SECOND", "many")]).ended().await;
+    assert_eq!((code, stderr.contains("REQUESTS_PER_SECOND")), (2, true), "{stderr}");
+}
+
+#[tokio::test]
 async fn every_opened_finding_is_one_warn_line() {
     let shop = Shop::with(3, "pending", "succeeded").await;
     let (code, stdout, stderr) = shop.tick(&["forward-scan"], &[]).ended().await;
@@ -331,7 +355,7 @@ async fn migrating_twice_and_two_at_once_is_the_same_as_once() {
     }
     let db = connect(&url).await;
     let versions = "select count(*) from reconciliation.applied_migration";
-    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 9);
+    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 10);
 }
 
 #[tokio::test]

@@ -112,6 +112,7 @@ async fn the_metrics_role_reads_everything_it_counts() {
         "api_budget",
         "webhook_inbox",
         "reverse_window",
+        "stripe_reads",
     ] {
         let sql = format!("select count(*) from reconciliation.{table}");
         assert!(metrics.query_one(&sql, &[]).await.is_ok(), "{table}");

@@ -7,7 +7,8 @@ use reconciler::budget::Budget;
 use reconciler::gateway::Gateway;
 use reconciler::scan::Deps;
 use reconciler::scan::steps::Steps;
-use reconciler::telemetry::{Outcome, Report};
+use reconciler::store::corrections::count_corrections;
+use reconciler::telemetry::{Outcome, Report, SweepFacts};
 
 use crate::world::World;
 
@@ -88,6 +89,60 @@ async fn each_outcome_and_a_second_sweep_changes_nothing() {
     }
     world.cycle().await; // the forward scan finds nothing new either
     assert_eq!((world.findings().await.len(), world.outbox().await.len()), (3, 3));
+}
+
+#[tokio::test]
+async fn it_reports_its_candidates_what_is_unresolved_and_what_the_writer_corrected() {
+    let world = World::new().await;
+    world.pair("pi_1", "finalizing", "succeeded").await;
+    world.pair("pi_2", "expired", "canceled").await;
+    world.pair("pi_3", "finalizing", "succeeded").await;
+    world.pair("pi_4", "expired", "processing").await;
+    world.pair("pi_5", "finalizing", "succeeded").await;
+    world.stripe.fail("pi_5", Fault::ServerError);
+    world.payment(Some("pi_gone"), "finalizing", 60).await;
+    world.pair("pi_7", "expired", "requires_payment_method").await;
+    world.pair("pi_no_suspect", "paid", "succeeded").await;
+    let report = sweep(&world).await;
+    let verdicts = (report.in_sync, report.repairable, report.in_flight, report.needs_review, report.unverifiable);
+    assert_eq!(verdicts, (1, 3, 1, 1, 1));
+    let facts =
+        |candidates, unresolved, drifts_corrected| Some(SweepFacts { candidates, unresolved, drifts_corrected });
+    assert_eq!(report.sweep, facts(7, 3, 0), "asking for a repair corrects nothing");
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        (&json["candidates"], &json["unresolved"], &json["drifts_corrected"]),
+        (&7.into(), &3.into(), &0.into())
+    );
+    assert!(serde_json::to_value(world.ticked().await).unwrap().get("candidates").is_none(), "the sweep's alone");
+
+    // the writer repairs two; the third was there already
+    world.update("status = 'paid'", "stripe_payment_intent_id = 'pi_3'").await;
+    let repair = "select reconciliation.transition(payment_id, case external_status when 'canceled' then 'canceled' else 'succeeded' end,
+                  jsonb_build_object('external_ref', external_ref), id) from reconciliation.finding where verdict = 'repairable'";
+    world.rows_of(repair).await;
+    let at = "update reconciliation.finding set resolved_at = $1 where resolved_at is not null";
+    world.owner.execute(at, &[&world.now()]).await.unwrap();
+    let corrected = async || sweep(&world).await.sweep.unwrap().drifts_corrected;
+    assert_eq!(corrected().await, 0, "another writer that began as early may still be under way");
+    world.pass(2);
+    assert_eq!(corrected().await, 2);
+    world.pass(2);
+    assert_eq!(corrected().await, 0, "each is counted once");
+
+    // however many ask at once
+    world
+        .owner
+        .execute("update reconciliation.finding set resolved_at = $1 where resolution = 'repaired'", &[&world.now()])
+        .await
+        .unwrap();
+    world.pass(2);
+    let other = World::scan_session(&world.database).await;
+    let (one, two) = tokio::join!(
+        count_corrections(&world.scan, sweep::JOB, world.now()),
+        count_corrections(&other, sweep::JOB, world.now())
+    );
+    assert_eq!(one.unwrap() + two.unwrap(), 2);
 }
 
 #[tokio::test]

@@ -13,6 +13,8 @@ use serde_json::Value;
 use time::Duration;
 use tracing_subscriber::filter::LevelFilter;
 
+use crate::metrics::catalogue::Function;
+use crate::metrics::{Tick, scan_records};
 use crate::{ScanHost, TickError, logging};
 
 /// What is kept of an invocation's time for the commit and the report.
@@ -39,32 +41,37 @@ impl From<Failed> for Diagnostic {
     }
 }
 
-/// Serves invocations of a scanning function until Lambda ends the process.
+/// Serves invocations of a scanning function until Lambda ends the process. Each writes one record of metrics.
 ///
 /// Settings that cannot be used do not end it: they are the answer to every invocation, where somebody sees them.
-pub async fn serve_scan<F>(share: Option<Share>, run: F) -> Result<(), Error>
+pub async fn serve_scan<F>(function: &'static Function, share: Option<Share>, run: F) -> Result<(), Error>
 where
     F: AsyncFn(&Deps<'_, StripeClient>, Timestamp) -> Result<Report, RunError>,
 {
-    serve_scan_with_input(share, async |deps, now, _payload| run(deps, now).await).await
+    serve_scan_with_input(function, share, async |deps, now, _payload| run(deps, now).await).await
 }
 
 /// The same for a function that takes an input: `run` is given the invocation's payload.
-pub async fn serve_scan_with_input<F>(share: Option<Share>, run: F) -> Result<(), Error>
+pub async fn serve_scan_with_input<F>(function: &'static Function, share: Option<Share>, run: F) -> Result<(), Error>
 where
     F: AsyncFn(&Deps<'_, StripeClient>, Timestamp, &Value) -> Result<Report, RunError>,
 {
     logging::start(logging::Output::Stdout, LevelFilter::INFO);
     let host = ScanHost::from_lookup(&environment, share).map_err(|error| Failed::from(&error));
     serve(async |payload, deadline| {
+        let tick = Tick::begin(function); // let go of without an end, it has failed
         let host = host.as_ref().map_err(Clone::clone)?;
         match host.tick(Some(deadline), async |deps, now| run(deps, now, &payload).await).await {
             Ok(report) => {
                 logging::log_report(&report);
+                tick.end(&scan_records(function, &report, false));
                 Ok(report)
             }
             Err(error) => {
-                error.report().inspect(|report| logging::log_report(report));
+                if let Some(report) = error.report() {
+                    logging::log_report(report);
+                    tick.end(&scan_records(function, report, true));
+                }
                 Err(Failed::from(&error))
             }
         }

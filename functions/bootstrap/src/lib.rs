@@ -7,6 +7,7 @@
 pub mod database;
 pub mod lambda;
 pub mod logging;
+pub mod metrics;
 pub mod tls;
 
 use reconciler::budget::{Budget, Share};

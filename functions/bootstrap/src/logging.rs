@@ -24,7 +24,15 @@ pub fn start(output: Output, level: LevelFilter) {
     }
 }
 
-/// The one line of a tick.
+/// The one line of a tick of a function that is no scan, as JSON within the line.
+pub fn log_tick(report: &impl serde::Serialize) {
+    match serde_json::to_string(report) {
+        Ok(report) => tracing::info!(%report, "tick"),
+        Err(error) => tracing::error!(%error, "the report of a tick cannot be written as JSON"),
+    }
+}
+
+/// The one line of a tick of a scan.
 pub fn log_report(report: &Report) {
     tracing::info!(
         function = report.function,
@@ -42,6 +50,9 @@ pub fn log_report(report: &Report) {
         commands_queued = report.commands_queued,
         requests = report.requests,
         throttled = report.throttled,
+        candidates = report.sweep.map(|sweep| sweep.candidates),
+        unresolved = report.sweep.map(|sweep| sweep.unresolved),
+        drifts_corrected = report.sweep.map(|sweep| sweep.drifts_corrected),
         duration_ms = report.duration_ms,
         "tick"
     );

@@ -11,6 +11,7 @@
 //! What fails comes back later, twice as late each time, until it is dead. Dead rows are kept and counted. What a tick has no
 //! time for is given back at once. The rules of that are at the top of `work.rs`.
 
+pub mod metrics;
 pub mod outbox;
 pub mod sink;
 mod work;

@@ -22,7 +22,7 @@ pub const UUID_CHECKOUT_ADAPTER: &str = include_str!("../../../migrations/adapte
 const GRANTS: &str = include_str!("../../../migrations/grants.sql");
 
 /// Our versions: name and text. Version 1 comes before the adapter, the others behind it.
-const VERSIONS: [(&str, &str); 9] = [
+const VERSIONS: [(&str, &str); 10] = [
     ("V1__schema_and_roles", include_str!("../../../migrations/V1__schema_and_roles.sql")),
     ("V2__payment_id", include_str!("../../../migrations/V2__payment_id.sql")),
     ("V3__tables", include_str!("../../../migrations/V3__tables.sql")),
@@ -32,6 +32,7 @@ const VERSIONS: [(&str, &str); 9] = [
     ("V7__outbox_in_order", include_str!("../../../migrations/V7__outbox_in_order.sql")),
     ("V8__outbox_claims_in_place", include_str!("../../../migrations/V8__outbox_claims_in_place.sql")),
     ("V9__reverse_scan", include_str!("../../../migrations/V9__reverse_scan.sql")),
+    ("V10__lag", include_str!("../../../migrations/V10__lag.sql")),
 ];
 
 /// The version up to which the schema must be there for the adapter.

@@ -17,7 +17,8 @@ use reconciler::scan::walk::{self, Source, Walk};
 use reconciler::scan::{Deps, RunError};
 use reconciler::store::Keyset;
 use reconciler::store::batch::Suspicion;
-use reconciler::telemetry::Report;
+use reconciler::store::corrections::count_corrections;
+use reconciler::telemetry::{Report, SweepFacts};
 use time::Duration;
 
 /// The name of the function.
@@ -41,5 +42,25 @@ pub async fn run<G: Gateway>(deps: &Deps<'_, G>, now: Timestamp) -> Result<Repor
         keyset: Keyset::CreatedAt,
         min_cycle: Duration::ZERO,
     };
-    walk::run(deps, &suspects, now).await
+    match walk::run(deps, &suspects, now).await {
+        Ok(mut report) => {
+            report.sweep = Some(facts(&report, count_corrections(deps.db, JOB, now).await?));
+            Ok(report)
+        }
+        Err(RunError::Withheld { job, revision, reason, mut report }) => {
+            report.sweep = Some(facts(&report, 0)); // the next tick counts them
+            Err(RunError::Withheld { job, revision, reason, report })
+        }
+        Err(error @ (RunError::Store(_) | RunError::Observe(_) | RunError::Input(_) | RunError::OtherMode { .. })) => {
+            Err(error)
+        }
+    }
+}
+
+fn facts(report: &Report, drifts_corrected: u64) -> SweepFacts {
+    SweepFacts {
+        candidates: report.scanned,
+        unresolved: report.in_flight + report.needs_review + report.unverifiable,
+        drifts_corrected,
+    }
 }

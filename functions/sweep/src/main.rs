@@ -2,5 +2,5 @@
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), bootstrap::lambda::Error> {
-    bootstrap::lambda::serve_scan(Some(sweep::SHARE), sweep::run).await
+    bootstrap::lambda::serve_scan(&bootstrap::metrics::catalogue::SWEEP, Some(sweep::SHARE), sweep::run).await
 }

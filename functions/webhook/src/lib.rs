@@ -15,6 +15,7 @@
 pub mod event;
 pub mod http;
 pub mod inbox;
+pub mod metrics;
 pub mod signature;
 
 use bootstrap::database::{Database, DatabaseError};
@@ -107,9 +108,9 @@ impl Host {
         Ok(Self { database, settings })
     }
 
-    /// The answer to one invocation, whatever happens; an error is logged.
-    pub async fn answer(&self, payload: Value, now: Timestamp) -> Response {
-        handle(&self.database, &self.settings, payload, now).await.unwrap_or_else(|error| answer_error(&error))
+    /// Takes one delivery.
+    pub async fn take(&self, payload: Value, now: Timestamp) -> Result<Taken, WebhookError> {
+        take(&self.database, &self.settings, payload, now).await
     }
 }
 
@@ -119,31 +120,53 @@ pub fn answer_error(error: &WebhookError) -> Response {
     error.response()
 }
 
+/// A delivery that was dealt with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// What came of it.
+    pub delivery: Delivery,
+    /// What Stripe is told.
+    pub response: Response,
+}
+
+/// What came of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// An event of a type that is used.
+    Event(Outcome),
+    /// An event of a type that is not.
+    OtherType,
+    /// An event of a connected account's other mode.
+    OtherMode,
+    /// Answered with 4xx.
+    Refused,
+}
+
 /// Takes one delivery: `request` is the payload of a Function URL, `now` the time that the signature's is compared with.
-pub async fn handle(
+pub async fn take(
     db: &Database,
     settings: &WebhookSettings,
     request: Value,
     now: Timestamp,
-) -> Result<Response, WebhookError> {
+) -> Result<Taken, WebhookError> {
     match judge(settings, request, now) {
         Ok(Judged::Event(event)) => {
             let outcome = receive(db, &event).await?;
             log_outcome(&event, outcome);
-            Ok(Response::new(200, outcome.as_str()))
+            Ok(Taken { delivery: Delivery::Event(outcome), response: Response::new(200, outcome.as_str()) })
         }
         Ok(Judged::OfAnotherType { id, event_type }) => {
             tracing::info!(event = id, event_type, "an event of a type that is not used");
-            Ok(Response::new(200, "type not used"))
+            Ok(Taken { delivery: Delivery::OtherType, response: Response::new(200, "type not used") })
         }
         Ok(Judged::OfAConnectedAccountsOtherMode(event)) => {
             let Event { id, livemode, account, .. } = &event;
             tracing::info!(event = id, livemode, account, "an event of a connected account's other mode");
-            Ok(Response::new(200, "other mode"))
+            Ok(Taken { delivery: Delivery::OtherMode, response: Response::new(200, "other mode") })
         }
         Err(refusal) => {
             tracing::warn!(error = %bootstrap::chain(&refusal), "a delivery was refused");
-            Ok(refusal.response())
+            Ok(Taken { delivery: Delivery::Refused, response: refusal.response() })
         }
     }
 }

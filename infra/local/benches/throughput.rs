@@ -14,6 +14,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use lag_metric::queries;
 use local::postgres::{ClusterOptions, Database, Settings, environment, own_cluster};
 use reconciler::budget::Budget;
 use reconciler::clock::Clock;
@@ -242,6 +243,57 @@ async fn repairs(database: &Database) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Every figure of `lag-metric`, with everything met and the walk a hundred payments before its end.
+async fn figures(database: &Database) -> anyhow::Result<()> {
+    let mut db = connect(&database.url()).await?;
+    db.batch_execute("set role reconciler_metrics").await?;
+    let last = "select payment_created_at, payment_id::text from reconciliation.observation order by payment_id desc limit 1 offset 100";
+    let last = db.query_one(last, &[]).await?;
+    let furthest = (last.get(0), last.get(1));
+    let now = database_time(&db).await?;
+    println!("\neach figure of lag-metric, warm, median of 21");
+    let mut times: Vec<(&str, Vec<Duration>)> = Vec::new();
+    for _ in 0..21 {
+        let db = db.transaction().await?;
+        let mut took = Vec::new();
+        let mut began = Instant::now();
+        let mut lap = |name| {
+            took.push((name, began.elapsed()));
+            began = Instant::now();
+        };
+        queries::cursors(&db).await?;
+        lap("cursors");
+        queries::oldest_met(&db, None).await?;
+        lap("oldest_met");
+        queries::not_met(&db, Keyset::Id, Some(&furthest)).await?;
+        lap("not_met, 100 beyond");
+        queries::not_met(&db, Keyset::Id, None).await?;
+        lap("not_met, 10,000 beyond");
+        queries::inflow(&db, furthest.0).await?;
+        lap("inflow");
+        queries::findings(&db, now).await?;
+        lap("findings");
+        queries::outbox(&db).await?;
+        lap("outbox");
+        queries::budget(&db, "own", now).await?;
+        lap("budget");
+        queries::payments_estimate(&db).await?;
+        lap("payments_estimate");
+        db.commit().await?;
+        for (name, took) in took {
+            match times.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, times)) => times.push(took),
+                None => times.push((name, vec![took])),
+            }
+        }
+    }
+    for (name, mut times) in times {
+        times.sort_unstable();
+        println!("{name:<24} {:>8.2} ms", times[10].as_secs_f64() * 1_000.0);
+    }
+    Ok(())
+}
+
 async fn deep_reads(database: &Database) -> anyhow::Result<()> {
     let db = connect(&database.url()).await?;
     db.batch_execute("truncate payments, reconciliation.cursor, reconciliation.observation restart identity").await?;
@@ -280,5 +332,5 @@ async fn deep_reads(database: &Database) -> anyhow::Result<()> {
             }
         }
     }
-    Ok(())
+    figures(database).await
 }

@@ -76,7 +76,8 @@ pub fn webhook(
     move |payload| {
         let (host, now) = (Arc::clone(&host), clock.now());
         Box::pin(async move {
-            let answer = host.answer(payload, now).await;
+            let taken = host.take(payload, now).await;
+            let answer = taken.map_or_else(|error| webhook::answer_error(&error), |taken| taken.response);
             serde_json::to_value(answer).map_err(|error| HandlerFailed(error.to_string()))
         })
     }

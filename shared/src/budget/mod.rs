@@ -5,6 +5,8 @@
 //! matters. A process takes its next slot only when it has used the one before: a process that stalls therefore holds one
 //! slot at the most, and in any second Stripe sees no more than the rate and one late request a process.
 //!
+//! Every slot of the total is counted beside it (`reconciliation.stripe_reads`): Stripe allows so many reads in 30 days.
+//!
 //! After a 429 the rate is halved for everybody, with every further one again (six times at the most), and one halving
 //! falls away with each minute that passes without.
 //!

@@ -6,6 +6,7 @@
 
 pub mod batch;
 pub mod commit;
+pub mod corrections;
 pub mod cursor;
 pub mod ports;
 pub mod reverse;
@@ -66,6 +67,15 @@ pub enum StoreError {
         job: String,
         /// The revision that the batch was loaded at.
         revision: i64,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// Repairs could not be counted.
+    #[error("could not count the drifts that were corrected, for job {job}")]
+    CountCorrections {
+        /// Which job.
+        job: String,
         /// What Postgres said.
         #[source]
         source: tokio_postgres::Error,

@@ -13,6 +13,7 @@ use bootstrap::lambda::environment;
 use bootstrap::{ScanHost, TickError, chain, logging};
 use clap::{Parser, Subcommand};
 use dispatch::DispatchError;
+use lag_metric::LagError;
 use reconciler::budget::Share;
 use reconciler::config::{ConfigError, DatabaseSettings};
 use reconciler::domain::Timestamp;
@@ -61,6 +62,8 @@ enum Function {
     },
     /// Work the outbox: commands through the canonical writer, events to EVENT_BUS, or into the log without it.
     Dispatch,
+    /// Say how long ago everything was verified, and what waits. Needs no key of Stripe's.
+    LagMetric,
     /// Apply the schema and the adapter to DATABASE_URL, and check the ports.
     Migrate {
         /// `default`, `uuid_checkout`, or a file with an adapter of your own. Without it the adapter that is there stays, and
@@ -94,6 +97,7 @@ async fn main() -> ExitCode {
         Function::Sweep { until_cycle } => scan(until_cycle, Some(sweep::SHARE), sweep::run).await,
         Function::ReverseScan { input, until_cycle } => reverse(input.as_deref(), until_cycle).await,
         Function::Dispatch => dispatch_outbox().await,
+        Function::LagMetric => read_lag().await,
         Function::Migrate { adapter } => migrate_database(adapter.as_deref()).await,
         Function::Release { job, revision } => release_batch(&job, revision).await,
     };
@@ -154,6 +158,11 @@ async fn reverse(input: Option<&str>, until_cycle: bool) -> Result<(), Failure> 
 async fn dispatch_outbox() -> Result<(), Failure> {
     let host = dispatch::Host::from_settings(&environment).await?;
     print(&host.tick(Some(host.own_deadline())).await?)
+}
+
+async fn read_lag() -> Result<(), Failure> {
+    let host = lag_metric::Host::from_lookup(&environment)?;
+    print(&host.tick().await?)
 }
 
 async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {
@@ -220,6 +229,21 @@ impl From<DispatchError> for Failure {
                 Self::Usage(chain(&error))
             }
             DispatchError::Database(_) | DispatchError::Store(_) | DispatchError::Outbox(_) => Self::Run(chain(&error)),
+        }
+    }
+}
+
+impl From<LagError> for Failure {
+    fn from(error: LagError) -> Self {
+        match error {
+            LagError::Settings(_) | LagError::Database(DatabaseError::Url(_) | DatabaseError::UrlHost) => {
+                Self::Usage(chain(&error))
+            }
+            LagError::Database(_)
+            | LagError::Store(_)
+            | LagError::Snapshot(_)
+            | LagError::Query { .. }
+            | LagError::NoRow { .. } => Self::Run(chain(&error)),
         }
     }
 }

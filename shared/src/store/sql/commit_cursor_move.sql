@@ -21,7 +21,24 @@ with moved as (
         end,
         cycle = c.cycle + case when $10 then 1 else 0 end,
         cycle_started_at = case when $10 then $3 else c.cycle_started_at end,
-        last_cycle_completed_at = case when $9 then $3 else c.last_cycle_completed_at end
+        last_cycle_completed_at = case when $9 then $3 else c.last_cycle_completed_at end,
+        cycle_rows = case when $10 then 0 else c.cycle_rows end + case
+            when not $9 and c.position_id is not distinct from $8::text::reconciliation.payment_id then 0
+            else cardinality($11::text[])
+        end,
+        -- Set anew where the cycle ends, and in another order; else it only moves on.
+        (furthest_created_at, furthest_id) = (
+            select f.created_at, f.id
+            from (values
+                (1, $7::timestamptz, $8::text::reconciliation.payment_id),
+                (2, c.furthest_created_at, c.furthest_id)
+            ) as f (rank, created_at, id)
+            order by
+                f.id is null,
+                case when $9 or c.keyset <> $4 then f.rank end,
+                case when $4 = 'created_at' then f.created_at end desc,
+                f.id desc
+            limit 1)
     where c.job = $1
       and c.revision = $2
     returning c.revision

@@ -1,0 +1,25 @@
+-- Purpose: the payments beyond the furthest that the walk has passed, in the order of id: those that no scan has met.
+-- Parameters: 1, 2 the furthest (created_at timestamptz, id text), null where there is none; 3 how far to look, bigint.
+--   The same as of the other order, so 1 is not used here.
+-- Returns: one row: not_met bigint, at most parameter 3; oldest timestamptz, their oldest creation. Where there are more than
+--   parameter 3, the next one counts as not met for the oldest: the lag may be shorter than that says, never longer.
+-- Locks: none.
+-- The comparison with a null position folds away when the statement is planned.
+with beyond as (
+    select p.id, p.created_at
+    from reconciliation.payment p
+    where ($2::text is null or p.id > $2::text::reconciliation.payment_id)
+    order by p.id
+    limit $3::bigint + 1
+),
+looked_up as (
+    select
+        least(greatest(coalesce(b.created_at, 'epoch'), '0001-01-02'), '9999-12-30') as created_at,
+        row_number() over (order by b.id) > $3::bigint as is_the_next,
+        (select true from reconciliation.observation o where o.payment_id = b.id limit 1) is null as is_not_met
+    from beyond b
+)
+select
+    count(*) filter (where l.is_not_met and not l.is_the_next) as not_met,
+    min(l.created_at) filter (where l.is_not_met or l.is_the_next) as oldest
+from looked_up l
