@@ -9,7 +9,7 @@
 //!   scan has passed, but for those that another function has met meanwhile.
 //!
 //! That is exact but for payments whose transaction stays open for longer than the grace period: such a row appears behind
-//! the walk, and is counted from the next cycle on, which meets it. More than [`queries::COUNTED_MAX`] payments that were not
+//! the walk, and is counted from the next cycle on, which meets it. More than [`queries::NOT_MET_MAX`] payments that were not
 //! met, or [`queries::DELETED_MAX`] deleted ones in a row, are not looked at one by one: then the lag may be given as longer
 //! than it is, never as shorter.
 //!

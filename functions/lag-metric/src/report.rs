@@ -12,7 +12,7 @@ pub struct LagReport {
     pub lag_seconds: u64,
     /// Payments that a scan has met and none has verified; counted up to 10,000.
     pub never_verified: u64,
-    /// Payments beyond the furthest that the forward scan has passed, and that no other function has met; counted up to 10,000.
+    /// Payments beyond the furthest that the forward scan has passed, and that no other function has met; counted up to 2,000.
     pub not_met: u64,
     /// About how many payments there are.
     pub payments_estimate: u64,

@@ -268,7 +268,7 @@ async fn figures(database: &Database) -> anyhow::Result<()> {
         queries::not_met(&db, Keyset::Id, Some(&furthest)).await?;
         lap("not_met, 100 beyond");
         queries::not_met(&db, Keyset::Id, None).await?;
-        lap("not_met, 10,000 beyond");
+        lap("not_met, all beyond");
         queries::inflow(&db, furthest.0).await?;
         lap("inflow");
         queries::findings(&db, now).await?;
