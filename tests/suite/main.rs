@@ -20,6 +20,7 @@ mod gates;
 mod gateway_conformance;
 mod killed;
 mod lambda;
+mod migrate;
 mod outbox_claim;
 mod overlap;
 mod pacing;

@@ -121,6 +121,13 @@ async fn ports(transaction: &Transaction<'_>, checked: &mut Checked) -> Result<O
     let seen = read_ports(transaction).await?;
     checked.errors.extend(seen.defects());
     checked.errors.extend(seen.optional_defects());
+    let materialized = transaction.query_typed_one(include_str!("sql/view_is_materialized.sql"), &[]).await;
+    if materialized.and_then(|row| row.try_get(0)).map_err(CheckError::Columns)? {
+        checked.errors.push(Defect::new(
+            "reconciliation.payment is a materialized view, which shows the payments as they were when it was refreshed",
+            "make it a plain view",
+        ));
+    }
     checked.looked_at.push("both ports: names and types, in the catalog".to_owned());
     Ok(if checked.errors.is_empty() { seen.keyset() } else { None })
 }

@@ -157,7 +157,8 @@ fn size(told: &Told) -> usize {
 async fn put(address: &str, told: &Told) -> Result<(), String> {
     let url = Url::parse(address).map_err(|error| format!("its address is none: {error}"))?;
     let is_https = url.scheme() == "https";
-    if !is_https && !(url.scheme() == "http" && is_loopback(&url)) {
+    let is_to_this_machine = url.scheme() == "http" && is_loopback(&url);
+    if !is_https && !is_to_this_machine {
         return Err("its address is not https".to_owned());
     }
     install_tls_provider();

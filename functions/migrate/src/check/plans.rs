@@ -33,9 +33,11 @@ struct Access {
     sorts: bool,
     /// It sorts rows that are equal in the first columns of an index.
     sorts_ties: bool,
-    /// Tables, or indexes, that it reads from end to end on its way.
+    /// The indexes that it reads on its way.
+    indexes: Vec<String>,
+    /// Tables that it reads from end to end on its way.
     reads_all: Vec<String>,
-    /// Indexes that it reads without a condition: from their beginning until it has enough.
+    /// Those of the indexes that it reads without a condition: from their beginning until it has enough.
     from_the_beginning: Vec<String>,
     /// Tables beside the way that it reads from end to end, for each payment even.
     reads_all_beside: Vec<String>,
@@ -80,11 +82,13 @@ async fn look(savepoint: &Transaction<'_>, keyset: Keyset, checked: &mut Checked
     let lookup = access(&explain_lookup(savepoint).await?);
     checked.warnings.extend(lookup_defect(&lookup));
 
-    // The sweep goes from the oldest suspect on, so all that holds the others back is an index of suspects alone.
+    // In the order of the sweep an index of all payments is read from the oldest on, condition or not: most have ended.
     let mut sweep = access(&explain_suspects(savepoint, Timestamp::UNIX_EPOCH, LIMIT).await?);
-    for index in std::mem::take(&mut sweep.from_the_beginning) {
-        if !is_partial(savepoint, &index).await? {
-            sweep.from_the_beginning.push(index);
+    if !sweep.sorts {
+        for index in &sweep.indexes {
+            if !is_partial(savepoint, index).await? {
+                sweep.reads_all.push(index.clone());
+            }
         }
     }
     checked.warnings.extend(sweep_defect(&sweep));
@@ -122,8 +126,11 @@ fn walk_defect(keyset: Keyset, first: &Access, next: &Access) -> Option<Defect> 
 fn ties_defect(keyset: Keyset, next: &Access) -> Option<Defect> {
     next.sorts_ties.then(|| {
         Defect::new(
-            format!("the index of the walk covers only the first part of {}: payments that are equal there are sorted in every batch", order_of(keyset)),
-            "harmless while few are created in one instant; an import of many wants an index on both columns",
+            format!(
+                "the walk by {} sorts, in every batch, the payments that are equal in the first part of its index",
+                order_of(keyset)
+            ),
+            "harmless while few are equal there; where many were created in one instant, index both columns of the order",
         )
     })
 }
@@ -139,7 +146,8 @@ fn lookup_defect(lookup: &Access) -> Option<Defect> {
 }
 
 fn sweep_defect(sweep: &Access) -> Option<Defect> {
-    let read = sweep.reads_all.iter().chain(&sweep.from_the_beginning).next()?;
+    let without_a_condition = if sweep.sorts { sweep.from_the_beginning.as_slice() } else { &[] };
+    let read = sweep.reads_all.iter().chain(without_a_condition).next()?;
     let sorts = if sweep.sorts { " and sorts it" } else { "" };
     Some(Defect::new(
         format!(
@@ -218,9 +226,12 @@ fn follow(node: &Value, on_the_way: bool, found: &mut Access) {
         return;
     }
     match kind {
-        "Index Scan" | "Index Only Scan" | "Bitmap Index Scan" if node.get("Index Cond").is_some() => {}
         "Index Scan" | "Index Only Scan" | "Bitmap Index Scan" => {
-            found.from_the_beginning.push(text(node, "Index Name").to_owned());
+            let index = text(node, "Index Name").to_owned();
+            if node.get("Index Cond").is_none() {
+                found.from_the_beginning.push(index.clone());
+            }
+            found.indexes.push(index);
         }
         "Result" => {} // Postgres knows that there is nothing to read
         _ => found.reads_all.push(match text(node, "Relation Name") {
@@ -257,7 +268,7 @@ mod tests {
     fn only_what_is_below_the_limit_counts() {
         let by_index =
             json!({"Node Type": "Index Scan", "Index Name": "k", "Relation Name": "p", "Index Cond": "(id > 1)"});
-        assert_eq!(access(&plan(by_index)), Access::default());
+        assert_eq!(access(&plan(by_index)), Access { indexes: vec!["k".to_owned()], ..Access::default() });
         assert_eq!(access(&json!({"Plan": {"Node Type": "Seq Scan"}})).reads_all, ["an unknown plan"]);
     }
 

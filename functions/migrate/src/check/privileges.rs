@@ -38,7 +38,7 @@ fn defect(row: &Row) -> Result<Defect, tokio_postgres::Error> {
             format!("`revoke {object} from {role}`; a login is given one of the roles"),
         ),
         "may_not" => Defect::new(format!("the role {role} may not {object}"), again),
-        "public" => Defect::new(format!("everybody (PUBLIC) may {object}"), again),
+        "public" => Defect::new(format!("everybody (PUBLIC) has {object}"), again),
         "unpinned" => Defect::new(
             format!("the function {object} runs with its owner's rights and with its caller's search_path"),
             "add `set search_path = pg_catalog, pg_temp` to it in the adapter, and qualify every name in it",

@@ -57,6 +57,15 @@ where w.name <> writer.name
   and w.oid is not null
   and writer.oid is not null
   and pg_has_role(w.oid, writer.oid, 'member')
+union
+-- An owner may do everything, and so may whoever can take the owner's role on, whether it inherits its rights or not.
+select 'may_become', w.name, owner.rolname::text
+from wanted w
+cross join behind b
+join pg_class c on c.oid = b.oid
+join pg_roles owner on owner.oid = c.relowner
+where w.oid is not null
+  and pg_has_role(w.oid, owner.oid, 'member')
 union all
 select 'may_not', m.name, 'use the schema reconciliation'
 from may_read m
@@ -73,26 +82,26 @@ where w.name = 'reconciler_writer'
   and w.oid is not null
   and not has_function_privilege(w.oid, o.oid, 'execute')
 union all
-select 'public', '', lower(a.privilege_type) || ' on the schema reconciliation'
+select 'public', '', a.privilege_type || ' on the schema reconciliation'
 from pg_namespace n
 cross join aclexplode(coalesce(n.nspacl, acldefault('n', n.nspowner))) a
 where n.nspname = 'reconciliation'
   and a.grantee = 0
 union all
-select 'public', '', lower(a.privilege_type) || ' on ' || c.oid::regclass
+select 'public', '', a.privilege_type || ' on ' || c.oid::regclass
 from pg_class c
 cross join aclexplode(c.relacl) a
 where c.relnamespace = to_regnamespace('reconciliation')
   and a.grantee = 0
 union all
-select 'public', '', lower(a.privilege_type) || ' on the column ' || t.attname || ' of ' || t.attrelid::regclass
+select 'public', '', a.privilege_type || ' on the column ' || t.attname || ' of ' || t.attrelid::regclass
 from pg_class c
 join pg_attribute t on t.attrelid = c.oid
 cross join aclexplode(t.attacl) a
 where c.relnamespace = to_regnamespace('reconciliation')
   and a.grantee = 0
 union all
-select 'public', '', lower(a.privilege_type) || ' ' || o.oid::regprocedure
+select 'public', '', a.privilege_type || ' on ' || o.oid::regprocedure
 from ours o
 cross join aclexplode(coalesce(o.proacl, acldefault('f', o.proowner))) a
 where a.grantee = 0
