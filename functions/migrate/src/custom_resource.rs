@@ -140,13 +140,21 @@ fn told(request: &Request, status: Status, reason: &str) -> Told {
         request_id: request.request_id.clone(),
         logical_resource_id: request.logical_resource_id.clone(),
     };
-    let mut told = with(reason.to_owned());
-    let mut kept = reason.len();
-    while kept > 0 && size(&told) > ANSWER_MAX_BYTES {
-        kept = reason.floor_char_boundary(kept.saturating_sub((size(&told) - ANSWER_MAX_BYTES).max(16)));
-        told = with(format!("{}{CUT}", reason.get(..kept).unwrap_or_default()));
+    let whole = with(reason.to_owned());
+    if size(&whole) <= ANSWER_MAX_BYTES {
+        return whole;
     }
-    told
+    // How many bytes a character takes depends on how JSON escapes it, so the length that fits is searched for.
+    let cut = |length: usize| {
+        let kept = reason.get(..reason.floor_char_boundary(length)).unwrap_or_default();
+        with(format!("{kept}{CUT}"))
+    };
+    let (mut fits, mut does_not) = (0, reason.len());
+    while does_not - fits > 1 {
+        let middle = usize::midpoint(fits, does_not);
+        if size(&cut(middle)) <= ANSWER_MAX_BYTES { fits = middle } else { does_not = middle }
+    }
+    cut(fits)
 }
 
 fn size(told: &Told) -> usize {
@@ -205,7 +213,7 @@ mod tests {
         assert_eq!(short.reason, "one error");
         for letter in ["a", "é", "\n", "🦀", "\"", "\u{1}"] {
             let long = told(&request(), Status::Failed, &letter.repeat(6_000));
-            assert!((3_000..=ANSWER_MAX_BYTES).contains(&size(&long)), "{letter:?}: {}", size(&long));
+            assert!((ANSWER_MAX_BYTES - 12..=ANSWER_MAX_BYTES).contains(&size(&long)), "{letter:?}: {}", size(&long));
             assert!(long.reason.ends_with(CUT) && long.reason.starts_with(letter), "{letter:?}");
         }
     }
