@@ -254,6 +254,29 @@ impl LagSettings {
     }
 }
 
+/// What a migration goes by.
+#[derive(Clone, Debug)]
+pub struct MigrateSettings {
+    /// How to reach Postgres, as the owner of the payments.
+    pub database: DatabaseSettings,
+    /// `ADAPTER_FILE`: an adapter that the function's package ships, as a path within the package.
+    pub adapter_file: Option<String>,
+    /// `KEYSET`: the order of the walk, whose index is looked for; `None` where the type of the key decides.
+    pub keyset: Option<Keyset>,
+}
+
+impl MigrateSettings {
+    /// Reads the settings named at the fields.
+    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
+        let adapter_file = text(lookup, "ADAPTER_FILE");
+        let leaves = |path: &str| path.starts_with('/') || path.split('/').any(|part| part == "..");
+        if let Some(path) = adapter_file.as_ref().filter(|path| leaves(path)) {
+            return Err(malformed("ADAPTER_FILE", path, "a path within the function's package, such as adapter.sql"));
+        }
+        Ok(Self { database: DatabaseSettings::from_lookup(lookup)?, adapter_file, keyset: keyset(lookup)? })
+    }
+}
+
 /// How a scan goes about it.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
@@ -426,6 +449,23 @@ mod tests {
         ] {
             let error = webhook(secrets, livemode).unwrap_err();
             assert!(error.to_string().contains(key) && !format!("{error} {error:?}").contains("hidden"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_adapters_file_is_within_the_package() {
+        let migrate = |file: &str| {
+            let file = file.to_owned();
+            MigrateSettings::from_lookup(&move |key| match key {
+                "ADAPTER_FILE" => Some(file.clone()),
+                "DATABASE_URL" => Some("postgres://u@localhost/x".to_owned()),
+                _ => None,
+            })
+        };
+        assert_eq!(migrate("sql/mine.sql").unwrap().adapter_file.as_deref(), Some("sql/mine.sql"));
+        assert_eq!(migrate(" ").unwrap().adapter_file, None);
+        for outside in ["/etc/passwd", "../x.sql", "sql/../../x.sql"] {
+            assert!(migrate(outside).unwrap_err().to_string().contains("ADAPTER_FILE"), "{outside}");
         }
     }
 

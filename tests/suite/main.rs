@@ -23,6 +23,7 @@ mod gateway_conformance;
 mod killed;
 mod lag;
 mod lambda;
+mod migrate;
 mod outbox_claim;
 mod overlap;
 mod pacing;

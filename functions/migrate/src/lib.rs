@@ -5,6 +5,14 @@
 //! Two that run at once wait for each other.
 //!
 //! An adapter may be a file of the adopter's own: it is SQL that runs with the migrating user's rights, like any migration.
+//!
+//! What is wrong is refused as early as it can be told. An adapter is looked at in its own transaction, which is short since
+//! it holds locks on the payments: a wrong one is rolled back, and the one that was there goes on working. Privileges and
+//! rows are looked at when all is done ([`check`]).
+
+pub mod check;
+mod custom_resource;
+pub mod invocation;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -12,6 +20,8 @@ use reconciler::store::ports::check_ports;
 use reconciler::store::{Keyset, StoreError};
 use refinery::{Migration, Runner, Target};
 use tokio_postgres::Client;
+
+use check::{CheckError, Checked};
 
 /// The adapter for a table `payments`, as the design names its columns.
 pub const DEFAULT_ADAPTER: &str = include_str!("../../../migrations/adapters/default.sql");
@@ -54,6 +64,8 @@ pub struct Applied {
     pub adapter: bool,
     /// The order of the walk that fits the key.
     pub keyset: Keyset,
+    /// What was looked at afterwards, and found fit.
+    pub checked: Checked,
 }
 
 /// The schema could not be applied.
@@ -77,9 +89,61 @@ pub enum MigrateError {
     /// The grants failed.
     #[error("could not apply the grants")]
     Grants(#[source] tokio_postgres::Error),
-    /// The ports are not what the reconciler needs.
+    /// The adapter is not what the reconciler needs. Nothing of it is applied.
+    #[error(
+        "the adapter is refused, and nothing of it is applied: an adapter that was there before goes on working. Mend it and \
+         migrate again. {0}"
+    )]
+    AdapterRefused(Checked),
+    /// All is applied, and the database is not fit for the reconciler.
+    #[error(
+        "the schema, the adapter and the grants are applied, but the reconciler must not work with them yet: mend what is \
+         wrong and migrate again. {0}"
+    )]
+    Unfit(Checked),
+    /// What was applied could not be looked at.
+    #[error("the schema, the adapter and the grants are applied, but could not be checked")]
+    Check(#[source] CheckError),
+    /// The adapter could not be looked at. Nothing of it is applied.
+    #[error("could not check the adapter; nothing of it is applied")]
+    CheckAdapter(#[source] CheckError),
+    /// The ports could not be read.
     #[error(transparent)]
     Ports(#[from] StoreError),
+}
+
+impl MigrateError {
+    /// A name that does not change, for Lambda's `errorType`.
+    pub fn error_type(&self) -> &'static str {
+        match self {
+            Self::SomebodyElses => "SchemaNameTaken",
+            Self::Adapter(_) => "AdapterFailed",
+            Self::AdapterRefused(_) | Self::Unfit(_) => "PortsNotReady",
+            Self::Prepare(_)
+            | Self::Versions(_)
+            | Self::Grants(_)
+            | Self::Check(_)
+            | Self::CheckAdapter(_)
+            | Self::Ports(_) => "DatabaseFailed",
+        }
+    }
+}
+
+/// The adapter that comes with the reconciler under this name.
+pub fn shipped_adapter(name: &str) -> Option<&'static str> {
+    match name {
+        "default" => Some(DEFAULT_ADAPTER),
+        "uuid_checkout" => Some(UUID_CHECKOUT_ADAPTER),
+        _ => None,
+    }
+}
+
+/// Number and name of each version.
+pub(crate) fn version_names() -> impl Iterator<Item = (i32, &'static str)> {
+    VERSIONS.iter().filter_map(|(name, _)| {
+        let number = name.strip_prefix('V').and_then(|rest| rest.split_once("__")).map(|(number, _)| number);
+        number.and_then(|number| number.parse().ok()).map(|number| (number, *name))
+    })
 }
 
 /// A number that stands for the whole schema with this adapter: another one means other SQL. For a test's template database.
@@ -89,11 +153,20 @@ pub fn fingerprint(adapter: &str) -> u64 {
     hasher.finish()
 }
 
-/// Applies what is missing of the schema, the adapter, and the grants, and checks the ports. Without an adapter the one that
+/// Applies what is missing of the schema, the adapter, and the grants, and checks it all. Without an adapter the one that
 /// is there stays, and the default one is applied where there is none.
 pub async fn apply(db: &mut Client, adapter: Option<&str>) -> Result<Applied, MigrateError> {
+    apply_for(db, adapter, None).await
+}
+
+/// The same, for a walk in this order (the setting `KEYSET`) where the key's type does not decide.
+pub async fn apply_for(
+    db: &mut Client,
+    adapter: Option<&str>,
+    keyset: Option<Keyset>,
+) -> Result<Applied, MigrateError> {
     db.batch_execute(LOCK).await.map_err(MigrateError::Prepare)?;
-    let applied = apply_locked(db, adapter).await;
+    let applied = apply_locked(db, adapter, keyset).await;
     // Ending the session lets go of the lock as well, so an error here is the connection's and shows there.
     let unlocked = db.batch_execute(UNLOCK).await.map_err(MigrateError::Prepare);
     let applied = applied?;
@@ -101,8 +174,8 @@ pub async fn apply(db: &mut Client, adapter: Option<&str>) -> Result<Applied, Mi
     Ok(applied)
 }
 
-async fn apply_locked(db: &mut Client, adapter: Option<&str>) -> Result<Applied, MigrateError> {
-    let found = db.query_typed_one(include_str!("found.sql"), &[]).await.map_err(MigrateError::Prepare)?;
+async fn apply_locked(db: &mut Client, adapter: Option<&str>, keyset: Option<Keyset>) -> Result<Applied, MigrateError> {
+    let found = db.query_typed_one(include_str!("sql/found.sql"), &[]).await.map_err(MigrateError::Prepare)?;
     if found.try_get("somebody_elses").map_err(MigrateError::Prepare)? {
         return Err(MigrateError::SomebodyElses);
     }
@@ -114,12 +187,28 @@ async fn apply_locked(db: &mut Client, adapter: Option<&str>) -> Result<Applied,
         .map_err(MigrateError::Prepare)?;
     let mut versions = run_to(db, Target::Version(BEFORE_ADAPTER)).await?;
     if let Some(adapter) = adapter {
-        in_one_transaction(db, adapter).await.map_err(MigrateError::Adapter)?;
+        apply_adapter(db, adapter, keyset).await?;
     }
     versions.extend(run_to(db, Target::Latest).await?);
-    in_one_transaction(db, GRANTS).await.map_err(MigrateError::Grants)?;
+    let grants = in_one_transaction(db, GRANTS).await;
+    grants.map_err(MigrateError::Grants)?;
+    let checked = check::check(db, keyset).await.map_err(MigrateError::Check)?;
+    if !checked.is_fit() {
+        return Err(MigrateError::Unfit(checked));
+    }
     let ports = check_ports(db).await?;
-    Ok(Applied { versions, adapter: adapter.is_some(), keyset: ports.keyset })
+    Ok(Applied { versions, adapter: adapter.is_some(), keyset: keyset.unwrap_or(ports.keyset), checked })
+}
+
+async fn apply_adapter(db: &mut Client, adapter: &str, keyset: Option<Keyset>) -> Result<(), MigrateError> {
+    let mut transaction = db.transaction().await.map_err(MigrateError::Adapter)?;
+    transaction.batch_execute(adapter).await.map_err(MigrateError::Adapter)?;
+    let checked = check::adapter(&mut transaction, keyset).await.map_err(MigrateError::CheckAdapter)?;
+    if !checked.is_fit() {
+        transaction.rollback().await.map_err(MigrateError::Adapter)?;
+        return Err(MigrateError::AdapterRefused(checked));
+    }
+    transaction.commit().await.map_err(MigrateError::Adapter)
 }
 
 async fn run_to(db: &mut Client, target: Target) -> Result<Vec<String>, MigrateError> {

@@ -106,8 +106,8 @@ impl Gateway for StripeClient {
     }
 }
 
-/// rustls takes the process's provider, and reqwest panics where there is none.
-fn install_tls_provider() {
+/// rustls takes the process's provider, and reqwest panics where there is none. Twice is as good as once.
+pub fn install_tls_provider() {
     if CryptoProvider::get_default().is_some() {
         return;
     }

@@ -29,7 +29,7 @@ use crate::domain::Timestamp;
 use crate::domain::external::{External, ExternalPayment};
 use crate::domain::id::ExternalRef;
 
-pub use client::{BODY_MAX_BYTES, StripeClient};
+pub use client::{BODY_MAX_BYTES, StripeClient, install_tls_provider};
 pub use decode::{Answer, decode_list, decode_retrieve};
 pub use error::{Call, Exchange, Flaw, GatewayError, RateLimitReason, Remedy, TransientCause};
 pub use request::{API_VERSION, Requests};

@@ -8,6 +8,7 @@ pub mod batch;
 pub mod commit;
 pub mod corrections;
 pub mod cursor;
+pub mod plan;
 pub mod ports;
 pub mod reverse;
 
@@ -118,6 +119,9 @@ pub enum StoreError {
     /// The ports could not be looked at.
     #[error("could not read the ports of the schema reconciliation")]
     ReadPorts(#[source] tokio_postgres::Error),
+    /// A statement could not be planned.
+    #[error("could not plan a statement that reads payments")]
+    Explain(#[source] tokio_postgres::Error),
     /// The ports are not what the reconciler needs.
     #[error("the database is not ready for the reconciler:\n  - {}", .0.join("\n  - "))]
     Ports(Vec<String>),

@@ -15,7 +15,7 @@ use clap::{Parser, Subcommand};
 use dispatch::DispatchError;
 use lag_metric::LagError;
 use reconciler::budget::Share;
-use reconciler::config::{ConfigError, DatabaseSettings};
+use reconciler::config::{ConfigError, DatabaseSettings, MigrateSettings};
 use reconciler::domain::Timestamp;
 use reconciler::gateway::StripeClient;
 use reconciler::scan::{Deps, RunError};
@@ -68,8 +68,14 @@ enum Function {
     Migrate {
         /// `default`, `uuid_checkout`, or a file with an adapter of your own. Without it the adapter that is there stays, and
         /// `default` is applied where there is none.
-        #[arg(long)]
+        #[arg(long, conflicts_with = "check")]
         adapter: Option<String>,
+        /// Change nothing: print one list of what is wrong with the schema, the ports and the privileges, and how to mend it.
+        #[arg(long)]
+        check: bool,
+        /// With --check: the list as JSON.
+        #[arg(long, requires = "check")]
+        json: bool,
     },
     /// Let a withheld batch through, this once. The error that withheld it names job and revision.
     Release {
@@ -98,7 +104,8 @@ async fn main() -> ExitCode {
         Function::ReverseScan { input, until_cycle } => reverse(input.as_deref(), until_cycle).await,
         Function::Dispatch => dispatch_outbox().await,
         Function::LagMetric => read_lag().await,
-        Function::Migrate { adapter } => migrate_database(adapter.as_deref()).await,
+        Function::Migrate { check: true, json, adapter: _ } => check_database(json).await,
+        Function::Migrate { check: false, json: _, adapter } => migrate_database(adapter.as_deref()).await,
         Function::Release { job, revision } => release_batch(&job, revision).await,
     };
     let (message, code) = match ended {
@@ -165,19 +172,32 @@ async fn read_lag() -> Result<(), Failure> {
     print(&host.tick().await?)
 }
 
+async fn check_database(json: bool) -> Result<(), Failure> {
+    let settings = MigrateSettings::from_lookup(&environment)?;
+    let mut db = connect_as_owner(&settings.database).await.map_err(TickError::Database)?;
+    let checked = migrate::check::check(&mut db, settings.keyset).await.map_err(|error| Failure::Run(chain(&error)))?;
+    if json {
+        print(&checked)?;
+    } else {
+        writeln!(std::io::stdout(), "{checked}").map_err(|error| Failure::Run(error.to_string()))?;
+    }
+    if checked.is_fit() { Ok(()) } else { Err(Failure::Run("the database is not fit for the reconciler".to_owned())) }
+}
+
 async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {
-    let settings = DatabaseSettings::from_lookup(&environment)?;
+    let settings = MigrateSettings::from_lookup(&environment)?;
     let sql = match adapter {
         None => None,
-        Some("default") => Some(migrate::DEFAULT_ADAPTER.to_owned()),
-        Some("uuid_checkout") => Some(migrate::UUID_CHECKOUT_ADAPTER.to_owned()),
-        Some(file) => Some(
-            std::fs::read_to_string(PathBuf::from(file))
-                .map_err(|error| Failure::Usage(format!("cannot read the adapter {file}: {error}")))?,
-        ),
+        Some(name) => Some(match migrate::shipped_adapter(name) {
+            Some(sql) => sql.to_owned(),
+            None => std::fs::read_to_string(PathBuf::from(name))
+                .map_err(|error| Failure::Usage(format!("cannot read the adapter {name}: {error}")))?,
+        }),
     };
-    let mut db = connect_as_owner(&settings).await.map_err(TickError::Database)?;
-    let applied = migrate::apply(&mut db, sql.as_deref()).await.map_err(|error| Failure::Run(chain(&error)))?;
+    let mut db = connect_as_owner(&settings.database).await.map_err(TickError::Database)?;
+    let applied = migrate::apply_for(&mut db, sql.as_deref(), settings.keyset)
+        .await
+        .map_err(|error| Failure::Run(chain(&error)))?;
     let versions = match applied.versions.as_slice() {
         [] => "nothing new".to_owned(),
         versions => versions.join(", "),
@@ -188,6 +208,9 @@ async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {
         (false, _) => "the adapter that was there stays".to_owned(),
     };
     eprintln!("schema: {versions}; {adapter}; grants applied; the walk goes by {}", applied.keyset.as_str());
+    for warning in &applied.checked.warnings {
+        eprintln!("warning: {}\n  mend: {}", warning.what, warning.mend);
+    }
     Ok(())
 }
 
