@@ -13,6 +13,9 @@ use super::scenario::{AtStripe, FINE, Planned, awaits_a_webhook, plan};
 use super::webhooks::{Happening, happen};
 use crate::sandbox::{Decline, PaymentIntentSeed, Sandbox};
 
+/// The key of a PaymentIntent's metadata that holds the order.
+pub const METADATA_KEY: &str = "order_id";
+
 /// What was put in.
 #[derive(Clone, Copy, Debug)]
 pub struct Filled {
@@ -56,30 +59,41 @@ pub async fn from_scenario(db: &Client, sandbox: &Sandbox, payments: i64) -> any
     for (number, Planned { sort, age_minutes }) in planned.iter().enumerate() {
         let created = now - Duration::minutes(*age_minutes);
         let id = format!("pi_demo{number:06}");
+        let seed = |created| seed(&id, number + 1, created);
         let (reference, at_stripe) = match sort.at_stripe {
             AtStripe::NoReference => (None, None),
             AtStripe::Malformed => (Some(format!("demo/{number}")), None),
-            AtStripe::Unheard => (Some(id), None),
+            AtStripe::Unheard => (Some(id.clone()), None),
             AtStripe::Status(status) if awaits_a_webhook(sort) => {
                 happenings.push((id.clone(), Happening::Status(ExternalStatus::from_stripe(status))));
-                (Some(id.clone()), Some(seed(&id, created)))
+                (Some(id.clone()), Some(seed(created)))
             }
             AtStripe::Status(status) => {
                 let status = ExternalStatus::from_stripe(status);
-                (Some(id.clone()), Some(PaymentIntentSeed { status, ..seed(&id, created) }))
+                (Some(id.clone()), Some(PaymentIntentSeed { status, ..seed(created) }))
             }
             AtStripe::Declined { ago } => {
                 let declined = now - Duration::hours(ago);
                 let decline = Decline::Card("insufficient_funds".to_owned());
                 happenings.push((id.clone(), Happening::Declined(decline, declined)));
-                (Some(id.clone()), Some(seed(&id, declined)))
+                (Some(id.clone()), Some(seed(declined)))
             }
-            AtStripe::OtherMode => (Some(id.clone()), Some(PaymentIntentSeed { livemode: true, ..seed(&id, created) })),
+            AtStripe::OtherMode => (Some(id.clone()), Some(PaymentIntentSeed { livemode: true, ..seed(created) })),
+            AtStripe::Unlinked(status) => {
+                let status = ExternalStatus::from_stripe(status);
+                (None, Some(PaymentIntentSeed { status, ..seed(created) }))
+            }
         };
         if let Some(at_stripe) = at_stripe {
             sandbox.with(|account, _| account.insert(at_stripe))?;
         }
         rows.push(reference, sort.local, created);
+    }
+    for (number, (status, days)) in ORPHANS.into_iter().enumerate() {
+        let status = ExternalStatus::from_stripe(status);
+        let id = Some(format!("pi_nobodys{number}"));
+        let seed = PaymentIntentSeed { id, status, ..PaymentIntentSeed::new(now - Duration::days(days)) };
+        sandbox.with(|account, _| account.insert(seed))?;
     }
     happen(sandbox, happenings)?;
     rows.insert(db).await?;
@@ -87,8 +101,17 @@ pub async fn from_scenario(db: &Client, sandbox: &Sandbox, payments: i64) -> any
     Ok(Filled { payments: u64::try_from(planned.len())?, drifts: u64::try_from(drifts)? })
 }
 
-fn seed(id: &str, created: Timestamp) -> PaymentIntentSeed {
-    PaymentIntentSeed { id: Some(id.to_owned()), ..PaymentIntentSeed::new(created) }
+/// PaymentIntents that no row here names, by status and age in days: two of them are money.
+const ORPHANS: [(&str, i64); 4] =
+    [("succeeded", 2), ("requires_capture", 3), ("canceled", 1), ("requires_payment_method", 4)];
+
+/// Those of them that are money.
+pub const ORPHANS_OF_MONEY: usize = 2;
+
+/// A PaymentIntent that names its order, as the application writes it.
+fn seed(id: &str, order: usize, created: Timestamp) -> PaymentIntentSeed {
+    let metadata = [(METADATA_KEY.to_owned(), format!("order-{order}"))].into();
+    PaymentIntentSeed { id: Some(id.to_owned()), metadata, ..PaymentIntentSeed::new(created) }
 }
 
 /// Everything but the sorts that open the scenario, which are fine or too fresh.

@@ -4,8 +4,10 @@
 
 pub mod facts;
 pub mod fill;
+pub mod orphans;
 pub mod scenario;
 pub mod screen;
+pub mod watch;
 pub mod webhooks;
 
 use std::time::Duration;
@@ -91,6 +93,10 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let summary = cycle(&host, &db, &filled, sandbox.as_ref()).await?;
     say(&screen::after_the_scan(&db, &summary).await?)?;
 
+    if sandbox.is_some() {
+        say(&orphans::look(&settings).await?)?;
+    }
+
     let dispatcher = Host::from_lookup(&lookup, LogSink)?;
     let (repairs, received) = match &sandbox {
         Some(sandbox) => {
@@ -104,6 +110,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     if sandbox.is_some() {
         say(&format!("  What had happened to these payments:\n{}\n", stories(i64::from(options.payments))))?;
     }
+    say(&screen::lag(&lag_metric::Host::from_lookup(&lookup)?.tick().await?)?)?;
     let facts = Facts::count(&db).await?;
     say(&screen::facts(&facts)?)?;
     anyhow::ensure!(
@@ -239,5 +246,7 @@ fn message(report: &Report, outage: Outage) -> String {
 fn stories(payments: i64) -> String {
     let drifts = scenario::SORTS.iter().skip(4); // the first are fine
     let lines = drifts.map(|sort| format!("  {:>6}  {}", scenario::count(sort, payments), sort.story));
-    lines.collect::<Vec<_>>().join("\n")
+    let orphans =
+        std::iter::once(format!("  {:>6}  money at Stripe that no payment here names", fill::ORPHANS_OF_MONEY));
+    lines.chain(orphans).collect::<Vec<_>>().join("\n")
 }

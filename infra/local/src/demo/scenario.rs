@@ -18,6 +18,8 @@ pub enum AtStripe {
     OtherMode,
     /// The column holds something that is no reference.
     Malformed,
+    /// A PaymentIntent in this status whose metadata names the order; the row does not name it.
+    Unlinked(&'static str),
 }
 
 /// One sort of payment.
@@ -43,7 +45,7 @@ const HOURS: i64 = 60;
 const DAYS: i64 = 24 * HOURS;
 
 /// Every sort; what is left over is paid on both sides.
-pub const SORTS: [Sort; 21] = [
+pub const SORTS: [Sort; 22] = [
     sort("failed on both sides", "failed", AtStripe::Status("canceled"), 300, 20 * DAYS),
     sort("an abandoned cart", "pending", AtStripe::NoReference, 250, 12 * DAYS),
     sort("never attempted", "pending", AtStripe::Status("requires_payment_method"), 250, 3 * DAYS),
@@ -65,6 +67,7 @@ pub const SORTS: [Sort; 21] = [
     sort("under way for six weeks", "pending", AtStripe::Status("processing"), 6, 42 * DAYS),
     sort("a state that the view does not map", "charged_back", AtStripe::Status("succeeded"), 4, 15 * DAYS),
     sort("a reference that is none", "paid", AtStripe::Malformed, 4, 10 * DAYS),
+    sort("charged, and the worker died before it saved that", "finalizing", AtStripe::Unlinked("succeeded"), 4, DAYS),
 ];
 
 /// What everything else is.
@@ -76,9 +79,12 @@ pub fn awaits_a_webhook(sort: &Sort) -> bool {
         AtStripe::Status("succeeded") => sort.local != "paid",
         AtStripe::Status("canceled") => sort.local != "failed",
         AtStripe::Declined { .. } => true,
-        AtStripe::Status(_) | AtStripe::NoReference | AtStripe::Unheard | AtStripe::OtherMode | AtStripe::Malformed => {
-            false
-        }
+        AtStripe::Status(_)
+        | AtStripe::NoReference
+        | AtStripe::Unheard
+        | AtStripe::OtherMode
+        | AtStripe::Malformed
+        | AtStripe::Unlinked(_) => false,
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Write as _};
 
 use anyhow::Context;
 use dispatch::DispatchReport;
+use lag_metric::LagReport;
 use reconciler::telemetry::Report;
 use tokio_postgres::Client;
 
@@ -199,6 +200,22 @@ pub async fn findings(db: &Client) -> anyhow::Result<String> {
         };
         writeln!(screen, "  {kind:<36} {found:>6} {left:>6}   {next}")?;
     }
+    Ok(screen)
+}
+
+/// What `lag-metric` says.
+pub fn lag(report: &LagReport) -> anyhow::Result<String> {
+    let seconds = |seconds: u64| i64::try_from(seconds).map(age).unwrap_or_default();
+    let mut screen = String::new();
+    writeln!(screen, "The metrics say, in one snapshot:\n")?;
+    let mut line = |what: &str, value: String, meaning: &str| writeln!(screen, "  {what:<16} {value:>9}   {meaning}");
+    line("lag", seconds(report.lag_seconds), "the payment that has gone unverified longest")?;
+    line("never verified", report.never_verified.to_string(), "met by the scan, without an answer yet")?;
+    line("not met", report.not_met.to_string(), "beyond the furthest payment that the scan has passed")?;
+    line("window age", seconds(report.reverse_window_age_seconds), "everything older was listed by the reverse scan")?;
+    line("open findings", report.open_findings.to_string(), "for a person, here; repairs are done")?;
+    line("waiting", (report.commands.waiting + report.events.waiting).to_string(), "rows of the outbox")?;
+    line("requests", report.stripe_reads_30_days.to_string(), "sent to Stripe, of the allocation of 30 days")?;
     Ok(screen)
 }
 
