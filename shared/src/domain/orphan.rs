@@ -51,8 +51,8 @@ pub fn classify_orphan(external: &ExternalPayment, unlinked: Option<&PaymentId>)
     }
 }
 
-/// The shortest interval between two looks, where the grace period is shorter.
-const SHORTEST: Duration = Duration::minutes(1);
+/// The shortest interval between two looks, so that without a grace period no candidate is asked for in every tick.
+const SHORTEST: Duration = Duration::SECOND;
 
 /// The longest one while money is under way or held.
 const LONGEST_UNDER_WAY: Duration = Duration::days(1);
@@ -176,6 +176,6 @@ mod tests {
             assert_eq!((gaps.len(), gaps[200]), (201, Duration::days(1)));
         }
         let no_grace = Policy { grace: Duration::ZERO, ..POLICY };
-        assert_eq!(second_look(NOW, &no_grace), NOW + Duration::minutes(1));
+        assert_eq!(second_look(NOW, &no_grace), NOW + Duration::SECOND);
     }
 }

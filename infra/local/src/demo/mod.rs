@@ -4,10 +4,12 @@
 
 pub mod facts;
 pub mod fill;
+pub mod live;
 pub mod orphans;
 pub mod scenario;
 pub mod screen;
 pub mod watch;
+pub mod watch_screen;
 pub mod webhooks;
 
 use std::time::Duration;
