@@ -3,8 +3,10 @@
 pub mod classify;
 pub mod external;
 pub mod id;
+pub mod learned;
 pub mod orphan;
 pub mod payment;
+pub mod plan;
 pub mod verdict;
 
 #[cfg(test)]
