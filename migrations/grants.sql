@@ -20,6 +20,7 @@ grant select, insert, update on reconciliation.reverse_window to reconciler_scan
 grant select, insert on reconciliation.outbox to reconciler_scan;
 grant select, insert, update on reconciliation.api_budget to reconciler_scan;
 grant select, insert, update, delete on reconciliation.stripe_reads to reconciler_scan;
+grant select, insert, update on reconciliation.bulk_learned to reconciler_scan;
 grant execute on function reconciliation.throttle_level_at(integer, timestamptz, timestamptz)
     to reconciler_scan, reconciler_metrics;
 
@@ -33,5 +34,6 @@ grant select, insert on reconciliation.webhook_inbox to reconciler_writer;
 -- Metrics read.
 grant select on reconciliation.payment, reconciliation.cursor, reconciliation.observation, reconciliation.finding,
     reconciliation.orphan_candidate, reconciliation.outbox, reconciliation.api_budget,
-    reconciliation.webhook_inbox, reconciliation.reverse_window, reconciliation.stripe_reads
+    reconciliation.webhook_inbox, reconciliation.reverse_window, reconciliation.stripe_reads,
+    reconciliation.bulk_learned
     to reconciler_metrics;

@@ -277,6 +277,15 @@ impl MigrateSettings {
     }
 }
 
+/// How Stripe is asked about a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Observe {
+    /// By list calls wherever these cost less, and one by one what they leave over.
+    Bulk,
+    /// One by one.
+    Single,
+}
+
 /// How a scan goes about it.
 #[derive(Clone, Debug)]
 pub struct ScanSettings {
@@ -300,6 +309,8 @@ pub struct ScanSettings {
     pub keyset: Option<Keyset>,
     /// Of the reverse scan alone.
     pub reverse: ReverseSettings,
+    /// `OBSERVE`: whether list calls may answer.
+    pub observe: Observe,
 }
 
 impl ScanSettings {
@@ -325,6 +336,11 @@ impl ScanSettings {
             sweep_after: time::Duration::seconds(number(lookup, "SWEEP_AFTER_SECONDS", 600, 0, 31_536_000)?),
             keyset: keyset(lookup)?,
             reverse: ReverseSettings::from_lookup(lookup)?,
+            observe: match text(lookup, "OBSERVE").as_deref() {
+                None | Some("bulk") => Observe::Bulk,
+                Some("single") => Observe::Single,
+                Some(other) => return Err(malformed("OBSERVE", other, "bulk or single")),
+            },
         })
     }
 }
@@ -392,6 +408,7 @@ mod tests {
         assert_eq!(settings.policy.retry_window, time::Duration::hours(24));
         assert_eq!(settings.policy.in_flight_max, time::Duration::days(30));
         assert_eq!(settings.min_cycle, time::Duration::hours(6));
+        assert_eq!(settings.observe, Observe::Bulk);
         let stripe = StripeSettings::from_lookup(&|key| (key == "STRIPE_API_KEY").then(|| "rk_live_x".into())).unwrap();
         assert!(stripe.is_stripe_itself());
     }
@@ -487,6 +504,7 @@ mod tests {
             ("MIN_CYCLE_SECONDS", "99999999999999999999"),
             ("RETRY_WINDOW_SECONDS", "1h"),
             ("KEYSET", "uuid"),
+            ("OBSERVE", "list"),
         ] {
             let error = scan("http://127.0.0.1:1", key, value).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(value), "{error}");

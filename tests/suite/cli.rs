@@ -355,7 +355,7 @@ async fn migrating_twice_and_two_at_once_is_the_same_as_once() {
     }
     let db = connect(&url).await;
     let versions = "select count(*) from reconciliation.applied_migration";
-    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 10);
+    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 11);
 }
 
 #[tokio::test]

@@ -110,6 +110,8 @@ pub struct Observation {
     pub observed_at: Timestamp,
     /// When Stripe created the PaymentIntent, where that is known.
     pub external_created_at: Option<Timestamp>,
+    /// The kinds of the findings that are open about the payment, in the state and with the reference that it has now.
+    pub open_kinds: Vec<String>,
 }
 
 #[cfg(test)]

@@ -104,6 +104,10 @@ impl Gateway for StripeClient {
         let body = complete(&call, &received.headers, received.status, received.body)?;
         decode_list(query, Answer { status: received.status, headers: &received.headers, body: &body })
     }
+
+    fn livemode(&self) -> Option<bool> {
+        Some(self.mode == Mode::Live)
+    }
 }
 
 /// rustls takes the process's provider, and reqwest panics where there is none. Twice is as good as once.

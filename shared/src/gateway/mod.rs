@@ -44,6 +44,11 @@ pub trait Gateway: Send + Sync {
     ///
     /// It proves presence only: what is not on a page has to be retrieved before it counts as absent.
     fn list(&self, query: &ListQuery) -> impl Future<Output = Result<ListPage, GatewayError>> + Send;
+
+    /// Whether it reads live mode; `None` where that is not known. An object of the other mode is no answer on a page.
+    fn livemode(&self) -> Option<bool> {
+        None
+    }
 }
 
 /// The most PaymentIntents on one page.

@@ -3,6 +3,7 @@
 use tokio_postgres::Client;
 
 use super::RunError;
+use super::bulk::{ObservedInBulk, Wanted, observe_in_bulk};
 use super::evidence::evidence_of;
 use super::observe::{Answer, ObserveError, Observing, Stop, observe};
 use super::withhold::{Missing, count_missing};
@@ -10,6 +11,7 @@ use crate::domain::Timestamp;
 use crate::domain::classify::{BeforeAsking, Policy, before_asking, classify};
 use crate::domain::external::External;
 use crate::domain::id::ExternalRef;
+use crate::domain::learned::Learned;
 use crate::domain::payment::Payment;
 use crate::domain::verdict::Judgement;
 use crate::gateway::Gateway;
@@ -31,18 +33,37 @@ pub struct Examined {
     pub requests: u64,
     /// Answers that asked to slow down.
     pub throttled: u64,
+    /// What is known of the account by now, where it was asked in bulk.
+    pub learned: Option<Learned>,
 }
 
-/// Decides what to ask, asks, and judges the answers. `payments` are in key order.
+/// Decides what to ask, asks, and judges the answers. `payments` are in key order. With `learned`, list calls may answer;
+/// without it each payment is retrieved.
 pub async fn examine<G: Gateway>(
     observing: &Observing<'_, G>,
     policy: &Policy,
     now: Timestamp,
     payments: Vec<Payment>,
+    learned: Option<Learned>,
 ) -> Result<Examined, ObserveError> {
     let plans: Vec<BeforeAsking> = payments.iter().map(|payment| before_asking(payment, policy, now)).collect();
-    let wanted: Vec<ExternalRef> = plans.iter().filter_map(wanted_of).cloned().collect();
-    let observed = observe(observing, &wanted).await?;
+    let (observed, learned) = match learned {
+        None => {
+            let wanted: Vec<ExternalRef> = plans.iter().filter_map(wanted_of).cloned().collect();
+            (observe(observing, &wanted).await?, None)
+        }
+        Some(learned) => {
+            let asked = payments.iter().zip(&plans).filter_map(|(payment, plan)| Some((payment, wanted_of(plan)?)));
+            let (asked, wanted): (Vec<&Payment>, Vec<Wanted<'_>>) =
+                asked.map(|(payment, id)| (payment, wanted_in_bulk(payment, id))).unzip();
+            let needs_proof = |index: usize, external: &External| {
+                asked.get(index).is_none_or(|payment| is_new_drift(payment, external, policy, now))
+            };
+            let ObservedInBulk { observed, learned } =
+                observe_in_bulk(observing, &learned, now, &wanted, needs_proof).await?;
+            (observed, Some(learned))
+        }
+    };
     let missing = count_missing(&observed.answers);
 
     let mut answers = observed.answers.into_iter();
@@ -75,6 +96,21 @@ pub async fn examine<G: Gateway>(
         missing,
         requests: observed.requests,
         throttled: observed.throttled,
+        learned,
+    })
+}
+
+fn wanted_in_bulk<'a>(payment: &Payment, id: &'a ExternalRef) -> Wanted<'a> {
+    let created = payment.previous.as_ref().and_then(|previous| previous.external_created_at);
+    Wanted { id, row_created: payment.created_at, created }
+}
+
+/// Whether it is a drift that is not reported yet as it is: no open finding of its kind about the row as it is now, or
+/// Stripe said something else when it was last read.
+fn is_new_drift(payment: &Payment, external: &External, policy: &Policy, now: Timestamp) -> bool {
+    let Some(kind) = classify(payment, external, policy, now).kind().map(|kind| kind.to_string()) else { return false };
+    payment.previous.as_ref().is_none_or(|previous| {
+        !previous.open_kinds.contains(&kind) || previous.external_status.as_deref() != Some(external.status_text())
     })
 }
 

@@ -2,10 +2,12 @@
 //!
 //! This is the one place that spans the store, the gateway and the budget; none of those knows another.
 
+pub mod bulk;
 pub mod cycle;
 pub mod evidence;
 pub mod examine;
 pub mod list;
+mod listing;
 pub mod observe;
 pub mod steps;
 pub mod walk;

@@ -8,19 +8,25 @@ use super::examine::{Examined, examine, key_opens_known_payments};
 use super::observe::Stop;
 use super::steps::Step;
 use super::{Deps, RunError, report_judged, report_written};
+use crate::config::Observe;
 use crate::domain::Timestamp;
 use crate::domain::classify::Policy;
 use crate::domain::payment::Payment;
 use crate::domain::verdict::Verdict;
+use crate::error_chain::chain;
 use crate::gateway::Gateway;
 use crate::store::Keyset;
 use crate::store::batch::{Batch, Suspicion, load_batch, load_suspects};
 use crate::store::commit::{CommitOutcome, CursorMove, commit_batch};
 use crate::store::cursor::{Cursor, Position, read_cursor};
+use crate::store::learned::write_learned;
 use crate::telemetry::{Outcome, Report};
 
 /// A walk that has started at one place this often is held up by rows that do not answer.
 const STARTS_BEFORE_PASSING_OVER: i32 = 3;
+
+/// And when it has started there this often, list calls do not get it on: it goes one by one.
+const STARTS_BEFORE_ONE_BY_ONE: i32 = 5;
 
 /// Which payments a walk goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,7 +116,11 @@ async fn tick<G: Gateway>(
         // a suspect has waited long enough by its own threshold
         Source::Suspects(_) => Policy { grace: Duration::ZERO, ..deps.settings.policy },
     };
-    let examined = examine(&deps.observing(pass_over), &policy, now, payments).await?;
+    let learned = match deps.settings.observe {
+        Observe::Bulk if starts < STARTS_BEFORE_ONE_BY_ONE => Some(cursor.learned),
+        Observe::Bulk | Observe::Single => None,
+    };
+    let examined = examine(&deps.observing(pass_over), &policy, now, payments, learned).await?;
     report.requests += examined.requests;
     report.throttled += examined.throttled;
     deps.steps.reach(Step::Observed).await;
@@ -146,8 +156,18 @@ async fn tick<G: Gateway>(
                 (0..horizon.len()).for_each(|_| report.count(Verdict::InFlight));
             }
             report_written(report, &written);
+            remember(deps, walk, &cursor, &examined, now).await;
             Ok(outcome_of(&examined, wraps))
         }
+    }
+}
+
+/// Keeps what was learned, for the next tick. The batch is written by now, so an error is told and ends nothing.
+async fn remember<G>(deps: &Deps<'_, G>, walk: &Walk, cursor: &Cursor, examined: &Examined, now: Timestamp) {
+    if let Some(learned) = examined.learned.filter(|learned| *learned != cursor.learned)
+        && let Err(error) = write_learned(deps.db, walk.job, &learned, now).await
+    {
+        tracing::warn!(job = walk.job, error = %chain(&error), "the next batch may cost more requests than it need");
     }
 }
 

@@ -111,6 +111,7 @@ pub(super) fn payment_of(row: &Row, id: String, job: &str) -> Result<Payment, St
     let observed_at: Option<Timestamp> = row.try_get("observed_at").map_err(failed)?;
     let external_status = row.try_get("external_status").map_err(failed)?;
     let external_created_at = row.try_get("external_created_at").map_err(failed)?;
+    let open_kinds = row.try_get("open_kinds").map_err(failed)?;
     Ok(Payment {
         reference: Reference::from_view(row.try_get("external_ref").map_err(failed)?),
         match_key: row.try_get("match_key").map_err(failed)?,
@@ -118,7 +119,12 @@ pub(super) fn payment_of(row: &Row, id: String, job: &str) -> Result<Payment, St
         created_at: row.try_get("created_at").map_err(failed)?,
         updated_at: row.try_get("updated_at").map_err(failed)?,
         version: row.try_get("version").map_err(failed)?,
-        previous: observed_at.map(|observed_at| Observation { external_status, observed_at, external_created_at }),
+        previous: observed_at.map(|observed_at| Observation {
+            external_status,
+            observed_at,
+            external_created_at,
+            open_kinds,
+        }),
         id: PaymentId::new(id),
     })
 }

@@ -3,9 +3,11 @@
 use tokio_postgres::types::Type;
 use tokio_postgres::{Client, Row};
 
+use super::learned::learned_of;
 use super::{Keyset, StoreError};
 use crate::domain::Timestamp;
 use crate::domain::id::PaymentId;
+use crate::domain::learned::Learned;
 
 /// A place between two payments: after this one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,6 +33,8 @@ pub struct Cursor {
     pub last_cycle_completed_at: Option<Timestamp>,
     /// The revision whose withheld batch a person let through.
     pub released_revision: Option<i64>,
+    /// What the job has learned of its account.
+    pub learned: Learned,
 }
 
 impl Cursor {
@@ -42,6 +46,7 @@ impl Cursor {
         cycle_started_at: None,
         last_cycle_completed_at: None,
         released_revision: None,
+        learned: Learned { offsets: None, foreign: None },
     };
 
     /// Whether a cycle is under way: one has begun, and has not completed since.
@@ -73,6 +78,7 @@ fn cursor_of(row: &Row, keyset: Keyset) -> Result<Cursor, tokio_postgres::Error>
         cycle_started_at: row.try_get("cycle_started_at")?,
         last_cycle_completed_at: row.try_get("last_cycle_completed_at")?,
         released_revision: row.try_get("released_revision")?,
+        learned: learned_of(row)?,
     })
 }
 

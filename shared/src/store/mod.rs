@@ -8,6 +8,7 @@ pub mod batch;
 pub mod commit;
 pub mod corrections;
 pub mod cursor;
+pub mod learned;
 pub mod plan;
 pub mod ports;
 pub mod reverse;
@@ -75,6 +76,15 @@ pub enum StoreError {
     /// Repairs could not be counted.
     #[error("could not count the drifts that were corrected, for job {job}")]
     CountCorrections {
+        /// Which job.
+        job: String,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
+    /// What a job has learned of its account could not be kept.
+    #[error("could not keep what job {job} has learned of its account")]
+    WriteLearned {
         /// Which job.
         job: String,
         /// What Postgres said.

@@ -30,8 +30,18 @@ select
     coalesce(p.version, '') as version,
     o.external_status,
     o.observed_at,
-    o.external_created_at
+    o.external_created_at,
+    open.kinds as open_kinds
 from started s
 left join next_payment p on true
 left join reconciliation.observation o on o.payment_id = p.id
+-- the drifts that are reported already, of the row as it is now
+cross join lateral (
+    select coalesce(array_agg(f.kind), '{}') as kinds
+    from reconciliation.finding f
+    where f.payment_id = p.id
+      and f.resolved_at is null
+      and f.local_state is not distinct from p.state
+      and f.external_ref is not distinct from p.external_ref
+) open
 order by p.id

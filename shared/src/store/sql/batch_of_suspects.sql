@@ -48,7 +48,17 @@ select
     coalesce(p.version, '') as version,
     p.external_status,
     p.observed_at,
-    p.external_created_at
+    p.external_created_at,
+    open.kinds as open_kinds
 from started s
 left join suspect p on true
+-- the drifts that are reported already, of the row as it is now
+cross join lateral (
+    select coalesce(array_agg(f.kind), '{}') as kinds
+    from reconciliation.finding f
+    where f.payment_id = p.id
+      and f.resolved_at is null
+      and f.local_state is not distinct from p.state
+      and f.external_ref is not distinct from p.external_ref
+) open
 order by p.created_at, p.id

@@ -1,4 +1,4 @@
--- Purpose: where a job's walk stands. No row: it has never started.
+-- Purpose: where a job's walk stands, and what it has learned of its account. No row: it has never started.
 -- Parameters: 1 job text.
 -- Locks: none.
 select
@@ -10,6 +10,10 @@ select
     c.cycle,
     c.cycle_started_at,
     c.last_cycle_completed_at,
-    c.released_revision
+    c.released_revision,
+    l.offset_from_seconds,
+    l.offset_to_seconds,
+    l.foreign_per_million_seconds
 from reconciliation.cursor c
+left join reconciliation.bulk_learned l on l.job = c.job
 where c.job = $1
