@@ -56,6 +56,7 @@ impl Shop {
             ("STRIPE_API_BASE", self.sandbox.base_url.as_str()),
             ("REQUESTS_PER_SECOND", "2000"),
             ("MIN_CYCLE_SECONDS", "0"),
+            ("OBSERVE", "single"), // these tests count requests
         ];
         start(&binaries().join("tick"), arguments, defaults.into_iter().chain(settings.iter().copied()))
     }

@@ -12,6 +12,7 @@
 
 mod answers;
 mod binaries;
+mod bulk;
 mod causes;
 mod cli;
 mod demo;

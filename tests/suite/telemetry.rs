@@ -442,6 +442,7 @@ async fn a_withheld_batch_emits_its_counts_as_a_failed_tick() {
         ("STRIPE_API_KEY", KEY),
         ("STRIPE_API_BASE", &stripe.base_url),
         ("REQUESTS_PER_SECOND", "1000"),
+        ("OBSERVE", "single"), // its requests are counted
     ];
     let host = Host::new(&binaries().join("forward-scan"), &settings).await;
     assert_eq!(host.failure(json!({})).await.0, "BatchWithheld");

@@ -49,13 +49,18 @@ pub(crate) async fn connect(url: &str) -> Client {
     client
 }
 
-/// Settings as a function reads them, with these instead of the defaults.
+/// Settings as a function reads them, with these instead of the world's: a cycle is always due, and Stripe is asked one by
+/// one and one at a time, so that requests can be counted and told apart.
 pub(crate) fn settings(overrides: &[(&str, &str)]) -> ScanSettings {
     let overrides: BTreeMap<String, String> =
         overrides.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
     let lookup = move |key: &str| match key {
         "STRIPE_API_KEY" => Some("sk_test_1".to_owned()),
         "STRIPE_API_BASE" => Some("http://127.0.0.1:1".to_owned()),
+        "MIN_CYCLE_SECONDS" => Some(overrides.get(key).cloned().unwrap_or_else(|| "0".to_owned())),
+        "REQUESTS_PER_SECOND" => Some(overrides.get(key).cloned().unwrap_or_else(|| "1000".to_owned())),
+        "CONCURRENCY" => Some(overrides.get(key).cloned().unwrap_or_else(|| "1".to_owned())),
+        "OBSERVE" => Some(overrides.get(key).cloned().unwrap_or_else(|| "single".to_owned())),
         _ => overrides.get(key).cloned(),
     };
     let stripe = StripeSettings::from_lookup(&lookup).expect("stripe settings");
@@ -87,7 +92,7 @@ impl World {
             scan,
             stripe: FakeStripe::new(),
             clock: Clock::manual(START),
-            settings: settings(&[("MIN_CYCLE_SECONDS", "0"), ("REQUESTS_PER_SECOND", "1000"), ("CONCURRENCY", "1")]),
+            settings: settings(&[]),
             keyset: match adapter {
                 Adapter::Default => Keyset::Id,
                 Adapter::UuidCheckout => Keyset::CreatedAt,
@@ -107,9 +112,7 @@ impl World {
 
     /// Changes settings; the others stay as the world has them.
     pub(crate) fn set(&mut self, overrides: &[(&str, &str)]) {
-        let mut all = vec![("MIN_CYCLE_SECONDS", "0"), ("REQUESTS_PER_SECOND", "1000"), ("CONCURRENCY", "1")];
-        all.extend_from_slice(overrides);
-        self.settings = settings(&all);
+        self.settings = settings(overrides);
     }
 
     /// The time that everything in this world goes by.

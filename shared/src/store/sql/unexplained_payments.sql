@@ -15,7 +15,8 @@ select
     coalesce(p.version, '') as version,
     o.external_status,
     o.observed_at,
-    o.external_created_at
+    o.external_created_at,
+    '{}'::text[] as open_kinds -- nothing is asked of Stripe about them
 from reconciliation.payment p
 left join reconciliation.observation o on o.payment_id = p.id
 where p.state in ('finalizing', 'expired')
