@@ -196,6 +196,7 @@ fn scan_settings(batch: i64) -> anyhow::Result<ScanSettings> {
         "STRIPE_API_KEY" => Some("sk_test_bench".to_owned()),
         "STRIPE_API_BASE" => Some("http://127.0.0.1:1".to_owned()),
         "BATCH_SIZE" => Some(batch.to_string()),
+        "OBSERVE" => Some("single".to_owned()), // its Stripe has no lists
         "MIN_CYCLE_SECONDS" => Some("0".to_owned()),
         _ => None,
     };
