@@ -301,6 +301,8 @@ pub struct ScanSettings {
     pub missing_cap: u32,
     /// `MIN_CYCLE_SECONDS`: a new cycle begins no sooner than this after the last one began.
     pub min_cycle: time::Duration,
+    /// `UNFINISHED_CYCLE_SECONDS`: the same of the unfinished scan.
+    pub unfinished_cycle: time::Duration,
     /// `TICK_SECONDS`: how long a tick of `cargo tick` may issue calls. In Lambda it is the function's timeout, less a reserve.
     pub tick: Duration,
     /// `SWEEP_AFTER_SECONDS`: a payment that has not ended is a suspect when it was not updated for longer.
@@ -322,7 +324,7 @@ impl ScanSettings {
             return Err(malformed("REQUESTS_PER_SECOND", &requests_per_second.to_string(), why));
         }
         Ok(Self {
-            batch_size: number(lookup, "BATCH_SIZE", 200, 1, 20_000)?,
+            batch_size: number(lookup, "BATCH_SIZE", 1_000, 1, 20_000)?,
             requests_per_second,
             concurrency: number(lookup, "CONCURRENCY", 8, 1, 100)?,
             policy: Policy {
@@ -332,6 +334,13 @@ impl ScanSettings {
             },
             missing_cap: number(lookup, "MISSING_CAP", 50, 0, 1_000_000)?,
             min_cycle: time::Duration::seconds(number(lookup, "MIN_CYCLE_SECONDS", 21_600, 0, 31_536_000)?),
+            unfinished_cycle: time::Duration::seconds(number(
+                lookup,
+                "UNFINISHED_CYCLE_SECONDS",
+                3_600,
+                0,
+                31_536_000,
+            )?),
             tick: tick(lookup)?,
             sweep_after: time::Duration::seconds(number(lookup, "SWEEP_AFTER_SECONDS", 600, 0, 31_536_000)?),
             keyset: keyset(lookup)?,
@@ -403,7 +412,7 @@ mod tests {
     #[test]
     fn the_defaults_are_the_documented_ones() {
         let settings = scan(STRIPE_API_BASE_DEFAULT, "", "").unwrap();
-        assert_eq!((settings.batch_size, settings.requests_per_second, settings.missing_cap), (200, 5, 50));
+        assert_eq!((settings.batch_size, settings.requests_per_second, settings.missing_cap), (1_000, 5, 50));
         assert_eq!(settings.policy.grace, time::Duration::minutes(10));
         assert_eq!(settings.policy.retry_window, time::Duration::hours(24));
         assert_eq!(settings.policy.in_flight_max, time::Duration::days(30));

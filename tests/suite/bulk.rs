@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use local::fake::{FakeStripe, Fault};
 use reconciler::budget::Budget;
+use reconciler::domain::Timestamp;
 use reconciler::domain::external::{External, ExternalPayment, ExternalStatus};
 use reconciler::domain::id::ExternalRef;
 use reconciler::gateway::{Gateway, GatewayError, ListPage, ListQuery};
@@ -38,6 +39,10 @@ async fn world(adapter: Adapter, observe: &str) -> World {
 
 /// One tick with any Stripe.
 async fn tick<G: Gateway>(world: &World, stripe: &G) -> Report {
+    tick_until(world, stripe, None).await
+}
+
+async fn tick_until<G: Gateway>(world: &World, stripe: &G, deadline: Option<Timestamp>) -> Report {
     let budget = Budget::new("own", world.settings.requests_per_second, world.clock.clone());
     let deps = Deps {
         db: &world.scan,
@@ -46,7 +51,7 @@ async fn tick<G: Gateway>(world: &World, stripe: &G) -> Report {
         clock: &world.clock,
         settings: &world.settings,
         keyset: world.keyset,
-        deadline: None,
+        deadline,
         steps: &Steps::Unwatched,
     };
     world.clock.advance(std::time::Duration::from_millis(1));
@@ -75,23 +80,32 @@ fn total(reports: &[Report], field: impl Fn(&Report) -> u64) -> u64 {
 }
 
 /// The same shop for the same seed: payments in every state, PaymentIntents in every status and some that are not there,
-/// made before or after their rows, and objects of others in between. What is at Stripe, by reference.
-async fn shop(world: &World, adapter: Adapter, seed: u64, payments: i64) -> BTreeMap<String, &'static str> {
+/// made before or after their rows, and objects of others in between. `agreeing` of a hundred are paid here and there. What
+/// is at Stripe, by reference.
+async fn shop(
+    world: &World,
+    adapter: Adapter,
+    seed: u64,
+    payments: i64,
+    agreeing: u32,
+) -> BTreeMap<String, &'static str> {
     let mut chance = fastrand::Rng::with_seed(seed);
     let spacing = [1, 20, 600][usize::try_from(seed % 3).unwrap()];
     let slack = [5, 5, 5, 3_600][usize::try_from(seed % 4).unwrap()];
     let mut truth = BTreeMap::new();
+    let mut rows = Vec::new();
     for number in 1..=payments {
         let minutes = 60 + (payments - number) * spacing / 60;
         let reference = format!("pi_{number}");
         let states = if adapter == Adapter::Default { STATES } else { UUID_STATES };
-        let state = states[chance.usize(0..states.len())];
-        let status = STATUSES[chance.usize(0..STATUSES.len())];
-        let named = chance.u32(0..20) > 0;
-        world.payment(named.then_some(reference.as_str()), state, minutes).await;
+        let agrees = chance.u32(0..100) < agreeing;
+        let state = if agrees { states[3] } else { states[chance.usize(0..states.len())] };
+        let status = if agrees { STATUSES[0] } else { STATUSES[chance.usize(0..STATUSES.len())] };
+        let named = agrees || chance.u32(0..20) > 0;
+        rows.push((named.then(|| reference.clone()), state, minutes));
         let created = world.now() - Duration::minutes(minutes) + Duration::seconds(chance.i64(-slack..=slack));
         let created = if chance.u32(0..50) == 0 { created - Duration::days(3) } else { created };
-        if chance.u32(0..20) > 0 {
+        if agrees || chance.u32(0..20) > 0 {
             world.stripe.put(&reference, status, created);
             if named {
                 truth.insert(reference, status);
@@ -103,6 +117,7 @@ async fn shop(world: &World, adapter: Adapter, seed: u64, payments: i64) -> BTre
             world.stripe.put(&format!("pi_foreign{number}x{foreign}"), "succeeded", created);
         }
     }
+    world.payments(&rows).await;
     truth
 }
 
@@ -128,7 +143,7 @@ async fn in_bulk_and_one_by_one_conclude_the_same_in_both_cycles() {
         for seed in 0..4 {
             let (single, bulk) = (world(adapter, "single").await, world(adapter, "bulk").await);
             for world in [&single, &bulk] {
-                shop(world, adapter, seed, 400).await;
+                shop(world, adapter, seed, 400, 20).await;
             }
             for cycle_number in 1..=2 {
                 let one_by_one = cycle(&single, &single.stripe).await;
@@ -162,9 +177,9 @@ async fn faults_on_every_endpoint_make_nothing_healthy_and_nothing_missing() {
     let (mut requests, mut asked) = (0, 0);
     for seed in 0..10 {
         let world = world(Adapter::Default, "bulk").await;
-        let truth = shop(&world, Adapter::Default, seed, 1_000).await;
+        let truth = shop(&world, Adapter::Default, seed, 10_000, 95).await;
         let mut chance = fastrand::Rng::with_seed(100 + seed);
-        for nth in 1..40_000 {
+        for nth in 1..60_000 {
             match chance.u32(0..100) {
                 0..3 => world.stripe.fail_nth(nth, Fault::RateLimited),
                 3..6 => world.stripe.fail_nth(nth, Fault::ServerError),
@@ -280,7 +295,8 @@ async fn absence_and_a_new_drift_are_proved_by_a_retrieve_which_decides() {
 
 #[tokio::test]
 async fn odd_pages_bring_no_wrong_verdict_and_no_endless_loop() {
-    let world = world(Adapter::Default, "bulk").await;
+    let mut world = world(Adapter::Default, "bulk").await;
+    world.set(&[("OBSERVE", "bulk"), ("BATCH_SIZE", "200"), ("CONCURRENCY", "4"), ("REQUESTS_PER_SECOND", "10000")]);
     world.pairs(450, "paid", "succeeded").await;
     for number in 0..300 {
         world.stripe.put(&format!("pi_foreign{number}"), "canceled", world.now() - Duration::minutes(60));
@@ -345,5 +361,42 @@ async fn a_429_and_an_outage_in_the_middle_stop_the_batch_and_blame_nobody() {
         world.pass(10);
         cycle(&world, &world.stripe).await;
         assert_eq!((world.never_verified().await, world.findings().await.len()), (0, 0), "{fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deadline_in_a_batch_of_20_000_commits_the_finished_beginning_and_the_next_tick_goes_on() {
+    for offset in [0, -900] {
+        let mut world = World::new().await;
+        let rate = [("REQUESTS_PER_SECOND", "5"), ("CONCURRENCY", "8"), ("GRACE_SECONDS", "0")];
+        world.set(&[&[("OBSERVE", "bulk"), ("BATCH_SIZE", "20000")][..], &rate[..]].concat());
+        for number in 1..=20_000 {
+            let row = world.now() - Duration::hours(1) - Duration::seconds(20_000 - number);
+            world.stripe.put(&format!("pi_{number}"), "succeeded", row + Duration::seconds(offset));
+        }
+        world.rows(20_000, "paid").await;
+        let passed = "select coalesce(max(position_id::bigint), 0) from reconciliation.cursor";
+        let verified = "select count(*) from reconciliation.observation where observed_at is not null";
+        let (mut ticks, mut requests, mut before) = (0, 0, 0);
+        loop {
+            let deadline = world.now() + Duration::seconds(10);
+            let report = tick_until(&world, &world.stripe, Some(deadline)).await;
+            assert!(world.now() <= deadline, "{offset}: {} beyond the deadline: {report:?}", world.now() - deadline);
+            assert_eq!((report.unverifiable, report.needs_review), (0, 0), "{offset}");
+            requests += report.requests;
+            if report.outcome == Outcome::Wrapped {
+                break;
+            }
+            let now = world.number(passed).await;
+            assert!(now > before || report.scanned == 0 && ticks == 0, "{offset}: {now} after {before}: {report:?}");
+            // what was answered behind the first that was not is judged, and met again
+            assert!(now - before <= i64::try_from(report.scanned).unwrap(), "{offset}: what was passed was judged");
+            assert!(world.number(verified).await >= now, "{offset}: and verified");
+            (before, ticks) = (now, ticks + 1);
+            assert!(ticks < 20, "{offset}: {requests} requests so far");
+        }
+        assert_eq!(world.never_verified().await, 0, "{offset}");
+        assert!((4..=8).contains(&ticks), "{offset}: {ticks} ticks with ten seconds each");
+        assert!((200..=400).contains(&requests), "{offset}: {requests} requests");
     }
 }

@@ -40,6 +40,7 @@ mod sweep;
 mod telemetry;
 mod tls;
 mod transition;
+mod unfinished;
 mod walk;
 mod webhook;
 mod webhook_delivery;

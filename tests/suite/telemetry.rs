@@ -163,6 +163,7 @@ fn a_scan_emits_every_metric_and_its_kinds() {
     };
     for (function, sweep, reverse) in [
         (&catalogue::FORWARD_SCAN, None, None),
+        (&catalogue::UNFINISHED_SCAN, None, None),
         (&catalogue::SWEEP, Some(facts), None),
         (&catalogue::REVERSE_SCAN, None, Some(window)),
     ] {
@@ -331,6 +332,7 @@ fn functions_and_jobs_have_the_names_that_the_catalogue_says() {
         FUNCTIONS.map(|function| function.name),
         [
             forward_scan::FUNCTION,
+            forward_scan::unfinished::FUNCTION,
             sweep::FUNCTION,
             reverse_scan::FUNCTION,
             dispatch::FUNCTION,

@@ -204,6 +204,27 @@ impl World {
         self.owner.query_one(statement, &[&reference, &state, &at]).await.expect("payment").get(0)
     }
 
+    /// Many payments, in this order: reference, state, and minutes since creation and last change.
+    pub(crate) async fn payments(&self, rows: &[(Option<String>, &str, i64)]) {
+        let statement = match self.adapter {
+            Adapter::Default => {
+                "insert into payments (order_id, stripe_payment_intent_id, status, created_at, updated_at)
+                 select 'order', reference, state, at, at
+                 from unnest($1::text[], $2::text[], $3::timestamptz[]) with ordinality as u (reference, state, at, n)
+                 order by n"
+            }
+            Adapter::UuidCheckout => {
+                "insert into shop.checkout_payment (cart_number, intent, progress, first_saved_at, last_saved_at)
+                 select 'cart', reference, state, at, at
+                 from unnest($1::text[], $2::text[], $3::timestamptz[]) as u (reference, state, at)"
+            }
+        };
+        let references: Vec<&Option<String>> = rows.iter().map(|(reference, _, _)| reference).collect();
+        let states: Vec<&str> = rows.iter().map(|(_, state, _)| *state).collect();
+        let at: Vec<_> = rows.iter().map(|(_, _, minutes)| self.now() - Duration::minutes(*minutes)).collect();
+        self.owner.execute(statement, &[&references, &states, &at]).await.expect("payments");
+    }
+
     /// A payment and its PaymentIntent, an hour old. The payment's key.
     pub(crate) async fn pair(&self, reference: &str, state: &str, status: &str) -> String {
         self.stripe.put(reference, status, self.now() - Duration::hours(1));

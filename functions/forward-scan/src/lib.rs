@@ -2,7 +2,9 @@
 //!
 //! load (short reads) → observe (Stripe, outside any transaction) → decide (pure) → commit (one statement) → report.
 //! Three round trips to Postgres whatever the batch size, and one for each request's slot of the budget. The walk itself is
-//! [`reconciler::scan::walk`], which the sweep shares.
+//! [`reconciler::scan::walk`], which the sweep shares, and the optional second job of this function: [`unfinished`].
+
+pub mod unfinished;
 
 use reconciler::domain::Timestamp;
 use reconciler::gateway::Gateway;

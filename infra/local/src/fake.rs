@@ -40,11 +40,15 @@ pub enum Fault {
 #[derive(Clone, Debug, Default)]
 pub struct FakeStripe(Arc<Mutex<Account>>);
 
+type Place = (i64, u64);
+
 #[derive(Debug, Default)]
 struct Account {
-    /// In the order in which they were put: of two with the same `created`, the later one is the newer.
-    payments: Vec<ExternalPayment>,
-    places: HashMap<ExternalRef, usize>,
+    /// By `created` in unix seconds, and by number: of two of the same second, the one that was put later is the newer.
+    payments: BTreeMap<Place, ExternalPayment>,
+    places: HashMap<ExternalRef, Place>,
+    /// How many were put.
+    number: u64,
     other_mode: HashSet<ExternalRef>,
     faults: HashMap<ExternalRef, Fault>,
     /// Unreadable on every page, whatever a retrieve gives.
@@ -83,23 +87,22 @@ impl FakeStripe {
         };
         let mut account = self.account();
         account.other_mode.remove(&id);
-        match account.places.get(&id).copied() {
-            Some(place) => {
-                if let Some(known) = account.payments.get_mut(place) {
-                    *known = payment;
-                }
+        account.number += 1;
+        let number = match account.places.remove(&id) {
+            Some(known) => {
+                account.payments.remove(&known);
+                known.1
             }
-            None => {
-                let place = account.payments.len();
-                account.places.insert(id, place);
-                account.payments.push(payment);
-            }
-        }
+            None => account.number,
+        };
+        let place = (payment.created.unix_timestamp(), number);
+        account.places.insert(id, place);
+        account.payments.insert(place, payment);
     }
 
     fn change(&self, id: &str, change: impl FnOnce(&mut ExternalPayment)) {
         let mut account = self.account();
-        if let Some(payment) = account.payments.iter_mut().find(|payment| payment.id.as_str() == id) {
+        if let Some(payment) = account.payments.values_mut().find(|payment| payment.id.as_str() == id) {
             change(payment);
         }
     }
@@ -135,9 +138,9 @@ impl FakeStripe {
     /// Stripe has never heard of it.
     pub fn remove(&self, id: &str) {
         let mut account = self.account();
-        account.payments.retain(|payment| payment.id.as_str() != id);
-        account.places =
-            account.payments.iter().enumerate().map(|(place, payment)| (payment.id.clone(), place)).collect();
+        if let Some(place) = ExternalRef::parse(id).and_then(|id| account.places.remove(&id)) {
+            account.payments.remove(&place);
+        }
     }
 
     /// It exists in the other mode only.
@@ -202,7 +205,7 @@ impl Gateway for FakeStripe {
                 None => Err(dropped(Call::Retrieve(id.clone()))),
             };
         }
-        let known = account.places.get(id).and_then(|place| account.payments.get(*place));
+        let known = account.places.get(id).and_then(|place| account.payments.get(place));
         Ok(known
             .cloned()
             .map_or_else(|| External::NotFound { other_mode: account.other_mode.contains(id) }, External::Present))
@@ -213,29 +216,20 @@ impl Gateway for FakeStripe {
         if let Some(fault) = account.request(None) {
             return refused(query, answer_of(fault));
         }
-        let from = query.created_from.map(Timestamp::unix_timestamp);
-        let before = query.created_before.map(|at| at.unix_timestamp() + i64::from(at.nanosecond() > 0));
-        let mut window: Vec<(usize, &ExternalPayment)> = account
-            .payments
-            .iter()
-            .enumerate()
-            .filter(|(_, payment)| {
-                let created = payment.created.unix_timestamp();
-                from.is_none_or(|from| created >= from) && before.is_none_or(|before| created < before)
-            })
-            .collect();
-        window.sort_by_key(|(place, payment)| std::cmp::Reverse((payment.created, *place)));
-        let start = match &query.starting_after {
-            None => 0,
-            Some(after) => match window.iter().position(|(_, payment)| payment.id == *after) {
-                Some(place) => place + 1,
+        let from = query.created_from.map_or(i64::MIN, Timestamp::unix_timestamp);
+        let before = query.created_before.map_or(i64::MAX, |at| at.unix_timestamp() + i64::from(at.nanosecond() > 0));
+        let window = (from, 0)..(before, 0).max((from, 0));
+        let end = match &query.starting_after {
+            None => window.end,
+            Some(after) => match account.places.get(after).filter(|place| window.contains(place)) {
+                Some(place) => *place,
                 None => return refused(query, Some(no_such_cursor(after))),
             },
         };
         let limit = usize::from(query.limit.clamp(1, reconciler::gateway::PAGE_MAX));
-        let on_page: Vec<&ExternalPayment> =
-            window.iter().skip(start).take(limit).map(|(_, payment)| *payment).collect();
-        let has_more = window.len() > start + on_page.len();
+        let mut newest_first = account.payments.range(window.start..end).rev().map(|(_, payment)| payment);
+        let on_page: Vec<&ExternalPayment> = newest_first.by_ref().take(limit).collect();
+        let has_more = newest_first.next().is_some();
         let next = on_page.last().filter(|_| has_more).map(|payment| payment.id.clone());
         let (spoiled, readable): (Vec<&ExternalPayment>, Vec<&ExternalPayment>) =
             on_page.into_iter().partition(|payment| account.spoiled.contains(&payment.id));

@@ -112,16 +112,16 @@ impl Budget {
                 return Ok(Some(Slot { at: *database_time + (self.clock.now() - *process_time) }));
             }
         };
-        let _turn = self.turn.lock().await;
         let began = self.clock.now();
+        let left = || longest_wait.saturating_sub(Duration::try_from(self.clock.now() - began).unwrap_or_default());
+        let _turn = self.turn.lock().await; // the wait for it is part of the wait
         if let Some(share) = self.share {
             let slower = interval * 100 / share.percent.clamp(1, 100);
-            if self.take_of(db, share.name, slower, longest_wait).await?.is_none() {
+            if self.take_of(db, share.name, slower, left()).await?.is_none() {
                 return Ok(None);
             }
         }
-        let waited = Duration::try_from(self.clock.now() - began).unwrap_or_default();
-        self.take_of(db, TOTAL, interval, longest_wait.saturating_sub(waited)).await
+        self.take_of(db, TOTAL, interval, left()).await
     }
 
     /// Takes the next slot of one row, and waits for it.

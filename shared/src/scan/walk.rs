@@ -16,7 +16,7 @@ use crate::domain::verdict::Verdict;
 use crate::error_chain::chain;
 use crate::gateway::Gateway;
 use crate::store::Keyset;
-use crate::store::batch::{Batch, Suspicion, load_batch, load_suspects};
+use crate::store::batch::{Batch, Suspicion, load_batch, load_suspects, load_unfinished};
 use crate::store::commit::{CommitOutcome, CursorMove, commit_batch};
 use crate::store::cursor::{Cursor, Position, read_cursor};
 use crate::store::learned::write_learned;
@@ -33,6 +33,11 @@ const STARTS_BEFORE_ONE_BY_ONE: i32 = 5;
 pub enum Source {
     /// All of them, up to the horizon.
     Every,
+    /// Those that have not ended and were created within this time before now, up to the horizon.
+    Unfinished {
+        /// How far back.
+        younger_than: Duration,
+    },
     /// Those that should have ended by now, oldest first.
     Suspects(Suspicion),
 }
@@ -104,7 +109,9 @@ async fn tick<G: Gateway>(
 
     let Batch { mut payments, starts, .. } = batch;
     let horizon = match walk.source {
-        Source::Every => payments.split_off(before_horizon(&payments, deps.settings.policy.grace, now)),
+        Source::Every | Source::Unfinished { .. } => {
+            payments.split_off(before_horizon(&payments, deps.settings.policy.grace, now))
+        }
         Source::Suspects(_) => Vec::new(), // none of them is fresh
     };
     let nothing_left = payments.is_empty();
@@ -112,7 +119,7 @@ async fn tick<G: Gateway>(
 
     let pass_over = starts >= STARTS_BEFORE_PASSING_OVER;
     let policy = match walk.source {
-        Source::Every => deps.settings.policy,
+        Source::Every | Source::Unfinished { .. } => deps.settings.policy,
         // a suspect has waited long enough by its own threshold
         Source::Suspects(_) => Policy { grace: Duration::ZERO, ..deps.settings.policy },
     };
@@ -176,6 +183,9 @@ async fn load<G>(deps: &Deps<'_, G>, walk: &Walk, cursor: &Cursor, now: Timestam
     let after = cursor.position.as_ref();
     Ok(match &walk.source {
         Source::Every => load_batch(deps.db, walk.job, walk.keyset, after, limit).await?,
+        Source::Unfinished { younger_than } => {
+            load_unfinished(deps.db, walk.job, after, limit, now.saturating_sub(*younger_than)).await?
+        }
         Source::Suspects(suspicion) => load_suspects(deps.db, walk.job, after, limit, suspicion, now).await?,
     })
 }

@@ -89,6 +89,30 @@ pub async fn load_suspects(
     batch_of(&rows, job)
 }
 
+/// The same for the unfinished payments that were created at `created_from` or later, oldest first.
+pub async fn load_unfinished(
+    db: &Client,
+    job: &str,
+    after: Option<&Position>,
+    limit: i64,
+    created_from: Timestamp,
+) -> Result<Batch, StoreError> {
+    let rows = db
+        .query_typed(
+            include_str!("sql/batch_of_unfinished.sql"),
+            &[
+                (&job, Type::TEXT),
+                (&limit, Type::INT8),
+                (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
+                (&after.map(|position| position.id.as_str()), Type::TEXT),
+                (&created_from, Type::TIMESTAMPTZ),
+            ],
+        )
+        .await
+        .map_err(|source| StoreError::LoadBatch { job: job.to_owned(), source })?;
+    batch_of(&rows, job)
+}
+
 fn batch_of(rows: &[Row], job: &str) -> Result<Batch, StoreError> {
     let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
     let mut batch = Batch { revision: 0, starts: 0, payments: Vec::with_capacity(rows.len()) };

@@ -307,6 +307,10 @@ pub const BY_JOB: RecordKind = RecordKind { dimensions: &[FUNCTION, JOB], metric
 /// `forward-scan`
 pub const FORWARD_SCAN: Function = Function { name: "forward-scan", tick: tick(&SCAN), further: &[MOVED_BY_KIND] };
 
+/// `unfinished-scan`
+pub const UNFINISHED_SCAN: Function =
+    Function { name: "unfinished-scan", tick: tick(&SCAN), further: &[MOVED_BY_KIND] };
+
 /// `sweep`
 pub const SWEEP: Function = Function { name: "sweep", tick: tick(&SWEEPS), further: &[MOVED_BY_KIND] };
 
@@ -383,4 +387,5 @@ pub const LAG_METRIC: Function = Function {
 };
 
 /// All functions that emit metrics.
-pub const FUNCTIONS: [Function; 6] = [FORWARD_SCAN, SWEEP, REVERSE_SCAN, DISPATCH, WEBHOOK, LAG_METRIC];
+pub const FUNCTIONS: [Function; 7] =
+    [FORWARD_SCAN, UNFINISHED_SCAN, SWEEP, REVERSE_SCAN, DISPATCH, WEBHOOK, LAG_METRIC];

@@ -13,6 +13,7 @@ use bootstrap::lambda::environment;
 use bootstrap::{ScanHost, TickError, chain, logging};
 use clap::{Parser, Subcommand};
 use dispatch::DispatchError;
+use forward_scan::unfinished;
 use lag_metric::LagError;
 use reconciler::budget::Share;
 use reconciler::config::{ConfigError, DatabaseSettings, MigrateSettings};
@@ -41,6 +42,12 @@ struct Arguments {
 enum Function {
     /// Compare the next batch of payments with Stripe.
     ForwardScan {
+        /// Repeat until a cycle has completed; one report line a tick.
+        #[arg(long)]
+        until_cycle: bool,
+    },
+    /// Compare the next batch of the payments that have not ended and are no older than 90 days.
+    UnfinishedScan {
         /// Repeat until a cycle has completed; one report line a tick.
         #[arg(long)]
         until_cycle: bool,
@@ -100,6 +107,7 @@ async fn main() -> ExitCode {
     logging::start(logging::Output::Stderr, LevelFilter::INFO);
     let ended = match arguments.function {
         Function::ForwardScan { until_cycle } => scan(until_cycle, None, forward_scan::run).await,
+        Function::UnfinishedScan { until_cycle } => scan(until_cycle, Some(unfinished::SHARE), unfinished::run).await,
         Function::Sweep { until_cycle } => scan(until_cycle, Some(sweep::SHARE), sweep::run).await,
         Function::ReverseScan { input, until_cycle } => reverse(input.as_deref(), until_cycle).await,
         Function::Dispatch => dispatch_outbox().await,
