@@ -62,7 +62,7 @@ impl Host {
         self.running.kill()
     }
 
-    async fn failure(&self, payload: Value) -> (String, String) {
+    pub(crate) async fn failure(&self, payload: Value) -> (String, String) {
         match self.invoke(payload).await {
             Ended::Failed { error_type, message } => (error_type, message),
             Ended::Answered(answer) => panic!("answered: {answer}"),

@@ -33,6 +33,7 @@ mod reverse_orphans;
 mod reverse_overlap;
 mod schedule;
 mod second_adapter;
+mod secrets;
 mod sweep;
 mod tls;
 mod transition;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bootstrap::database::{Database, DatabaseError};
 use local::postgres;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use reconciler::config::{CaBundle, DatabaseSettings, Secret};
+use reconciler::config::{CaBundle, DatabaseSettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -105,7 +105,7 @@ async fn pass_on(client: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite
 }
 
 fn database(url: &str, ca: Option<CaBundle>) -> Database {
-    Database::new(&DatabaseSettings { url: Secret::new(url), ca }, bootstrap::SCAN_ROLE).unwrap()
+    Database::new(&DatabaseSettings::by_url(url, ca), bootstrap::SCAN_ROLE).unwrap()
 }
 
 #[tokio::test]
