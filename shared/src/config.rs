@@ -3,17 +3,20 @@
 //! The lookup is the environment in Lambda and on a laptop, and a map in tests. A text that is empty or blank counts as
 //! not set. Secrets never appear in an error or in `Debug`.
 
+mod database;
 mod reverse;
+mod secret;
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
 use crate::domain::classify::Policy;
 use crate::store::Keyset;
 
+pub use database::{CaBundle, DatabaseLogin, DatabaseSettings, StoredLogin};
 pub use reverse::{Marker, ReverseSettings};
+pub use secret::{Secret, SecretArn, SecretSource};
 
 /// Where settings come from: the value of a key, if it is set.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
@@ -56,66 +59,17 @@ pub enum ConfigError {
     },
 }
 
-/// A text that is never printed.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// Hides a text.
-    pub fn new(text: impl Into<String>) -> Self {
-        Self(text.into())
-    }
-
-    /// The text, for the one place that sends it.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
+/// Where the key for Stripe comes from, a restricted key that may read PaymentIntents and Charges: `STRIPE_API_KEY`, or
+/// `STRIPE_SECRET_ARN`.
+pub fn stripe_key(lookup: Lookup<'_>) -> Result<SecretSource, ConfigError> {
+    const EXPECTED: &str =
+        "a key that starts with rk_live_, rk_test_, sk_live_ or sk_test_, or STRIPE_SECRET_ARN instead of it";
+    secret::source(lookup, "STRIPE_API_KEY", "STRIPE_SECRET_ARN", EXPECTED)
 }
 
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(…)")
-    }
-}
-
-/// How to reach Postgres.
-#[derive(Clone, Debug)]
-pub struct DatabaseSettings {
-    /// `DATABASE_URL`; holds a password.
-    pub url: Secret,
-    /// Whom to trust with TLS; `None`: whom the system trusts.
-    pub ca: Option<CaBundle>,
-}
-
-/// Certificates of the authorities that may vouch for the database's server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum CaBundle {
-    /// `DATABASE_CA_FILE`: a file with them, in PEM.
-    File(PathBuf),
-    /// `DATABASE_CA`: the PEM text itself.
-    Pem(String),
-}
-
-impl DatabaseSettings {
-    /// Reads the settings named at the fields.
-    pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
-        let url = required(lookup, "DATABASE_URL", "a URL such as postgres://user:password@host/database")?;
-        let ca = match (text(lookup, "DATABASE_CA_FILE"), text(lookup, "DATABASE_CA")) {
-            (Some(file), Some(_)) => {
-                return Err(malformed("DATABASE_CA_FILE", &file, "either it or DATABASE_CA, not both"));
-            }
-            (Some(file), None) => Some(CaBundle::File(PathBuf::from(file))),
-            (None, pem) => pem.map(CaBundle::Pem),
-        };
-        Ok(Self { url: Secret::new(url), ca })
-    }
-}
-
-/// How to reach Stripe.
+/// How to reach Stripe, but for the key.
 #[derive(Clone, Debug)]
 pub struct StripeSettings {
-    /// `STRIPE_API_KEY`: a restricted key that may read PaymentIntents and Charges.
-    pub api_key: Secret,
     /// `STRIPE_API_BASE`.
     pub api_base: String,
     /// `STRIPE_ACCOUNT`: a connected account, `acct_…`.
@@ -129,14 +83,11 @@ pub struct StripeSettings {
 impl StripeSettings {
     /// Reads the settings named at the fields.
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
-        let api_key =
-            required(lookup, "STRIPE_API_KEY", "a key that starts with rk_live_, rk_test_, sk_live_ or sk_test_")?;
         let account = text(lookup, "STRIPE_ACCOUNT");
         if let Some(account) = account.as_ref().filter(|account| !account.starts_with("acct_")) {
             return Err(malformed("STRIPE_ACCOUNT", account, "the id of a connected account, acct_…"));
         }
         Ok(Self {
-            api_key: Secret::new(api_key),
             api_base: text(lookup, "STRIPE_API_BASE").unwrap_or_else(|| STRIPE_API_BASE_DEFAULT.to_owned()),
             account,
             connect_timeout: Duration::from_millis(number(lookup, "CONNECT_TIMEOUT_MS", 3_000, 10, 60_000)?),
@@ -161,26 +112,49 @@ impl StripeSettings {
 /// How to tell an event of ours.
 #[derive(Clone, Debug)]
 pub struct WebhookSettings {
-    /// `STRIPE_WEBHOOK_SECRETS`: the endpoint's secrets, at least one. While one is being rolled, Stripe signs with both.
-    pub secrets: Vec<Secret>,
+    /// Where the endpoint's secrets come from.
+    pub secrets: WebhookSecrets,
     /// `STRIPE_LIVEMODE`: whether the payments here are of the live mode.
     pub livemode: bool,
 }
 
+/// The endpoint's signing secrets, at least one. While one is being rolled, Stripe signs with both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WebhookSecrets {
+    /// `STRIPE_WEBHOOK_SECRETS`.
+    Given(Vec<Secret>),
+    /// `WEBHOOK_SECRETS_ARN`.
+    Stored(SecretArn),
+}
+
+/// What a list of signing secrets looks like, for an error.
+pub const WEBHOOK_SECRETS_EXPECTED: &str = "the endpoint's signing secrets, whsec_…, with commas between them";
+
 impl WebhookSettings {
     /// Reads the settings named at the fields.
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
-        const EXPECTED: &str = "the endpoint's signing secrets, whsec_…, with commas between them";
+        const EXPECTED: &str =
+            "the endpoint's signing secrets, whsec_…, with commas between them, or WEBHOOK_SECRETS_ARN instead of it";
         let key = "STRIPE_WEBHOOK_SECRETS";
-        let secrets = required(lookup, key, EXPECTED)?;
-        let secrets: Vec<&str> = secrets.split(',').map(str::trim).collect();
-        if secrets.iter().any(|secret| secret.strip_prefix("whsec_").is_none_or(str::is_empty)) {
-            return Err(ConfigError::Malformed { key, value: String::new(), expected: EXPECTED.to_owned() });
-        }
+        let secrets = match secret::source(lookup, key, "WEBHOOK_SECRETS_ARN", EXPECTED)? {
+            SecretSource::Stored(arn) => WebhookSecrets::Stored(arn),
+            SecretSource::Given(list) => WebhookSecrets::Given(signing_secrets(list.reveal()).ok_or_else(|| {
+                let expected = WEBHOOK_SECRETS_EXPECTED.to_owned();
+                ConfigError::Malformed { key, value: String::new(), expected }
+            })?),
+        };
         let livemode = required(lookup, "STRIPE_LIVEMODE", "true or false")?;
         let livemode = livemode.parse().map_err(|_no_bool| malformed("STRIPE_LIVEMODE", &livemode, "true or false"))?;
-        Ok(Self { secrets: secrets.into_iter().map(Secret::new).collect(), livemode })
+        Ok(Self { secrets, livemode })
     }
+}
+
+/// Reads a list of signing secrets; `None` where one of them is none.
+pub fn signing_secrets(list: &str) -> Option<Vec<Secret>> {
+    let secrets = list.split(',').map(str::trim);
+    let read =
+        |secret: &str| secret.strip_prefix("whsec_").filter(|rest| !rest.is_empty()).map(|_| Secret::new(secret));
+    secrets.map(read).collect()
 }
 
 /// How the outbox is worked.
@@ -398,7 +372,6 @@ mod tests {
     fn stripe(base: &str) -> StripeSettings {
         let base = base.to_owned();
         StripeSettings::from_lookup(&|key| match key {
-            "STRIPE_API_KEY" => Some("sk_test_hidden".into()),
             "STRIPE_API_BASE" => Some(base.clone()),
             _ => None,
         })
@@ -418,8 +391,7 @@ mod tests {
         assert_eq!(settings.policy.in_flight_max, time::Duration::days(30));
         assert_eq!(settings.min_cycle, time::Duration::hours(6));
         assert_eq!(settings.observe, Observe::Bulk);
-        let stripe = StripeSettings::from_lookup(&|key| (key == "STRIPE_API_KEY").then(|| "rk_live_x".into())).unwrap();
-        assert!(stripe.is_stripe_itself());
+        assert!(StripeSettings::from_lookup(&|_| None).unwrap().is_stripe_itself());
     }
 
     #[test]
@@ -462,7 +434,8 @@ mod tests {
             })
         };
         let settings = webhook(" whsec_old , whsec_new", "false").unwrap();
-        assert_eq!(settings.secrets, [Secret::new("whsec_old"), Secret::new("whsec_new")]);
+        let both = vec![Secret::new("whsec_old"), Secret::new("whsec_new")];
+        assert_eq!(settings.secrets, WebhookSecrets::Given(both));
         assert!(!settings.livemode && webhook("whsec_old", "true").unwrap().livemode);
         assert!(!format!("{settings:?}").contains("whsec"), "{settings:?}");
         for (secrets, livemode, key) in [
@@ -498,9 +471,7 @@ mod tests {
     #[test]
     fn every_error_names_its_key_and_shows_no_secret() {
         assert!(DatabaseSettings::from_lookup(&|_| None).unwrap_err().to_string().contains("DATABASE_URL"));
-        assert!(
-            StripeSettings::from_lookup(&|_| Some("  ".into())).unwrap_err().to_string().contains("STRIPE_API_KEY")
-        );
+        assert!(stripe_key(&|_| Some("  ".into())).unwrap_err().to_string().contains("STRIPE_API_KEY"));
         for (key, value) in [
             ("BATCH_SIZE", "0"),
             ("BATCH_SIZE", "20001"),
@@ -518,7 +489,5 @@ mod tests {
             let error = scan("http://127.0.0.1:1", key, value).unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(value), "{error}");
         }
-        let settings = stripe("http://127.0.0.1:1");
-        assert!(!format!("{settings:?}").contains("hidden"), "{settings:?}");
     }
 }

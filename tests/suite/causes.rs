@@ -41,13 +41,15 @@ impl Shop {
         let sandbox = Sandbox::start(options).await.unwrap();
         let seed = PaymentIntentSeed { id: Some("pi_1".to_owned()), ..PaymentIntentSeed::new(world.now()) };
         sandbox.with(|account, _| account.insert(seed)).unwrap();
-        let gateway = StripeClient::new(&StripeSettings {
-            api_key: Secret::new(KEY),
-            api_base: sandbox.base_url.clone(),
-            account: None,
-            connect_timeout: std::time::Duration::from_secs(5),
-            request_timeout: std::time::Duration::from_secs(30),
-        });
+        let gateway = StripeClient::new(
+            &StripeSettings {
+                api_base: sandbox.base_url.clone(),
+                account: None,
+                connect_timeout: std::time::Duration::from_secs(5),
+                request_timeout: std::time::Duration::from_secs(30),
+            },
+            &Secret::new(KEY),
+        );
         let writer = connect(&world.database.url()).await;
         writer.batch_execute("set role reconciler_writer").await.unwrap();
         let payment = PaymentId::new(&world.payment(Some("pi_1"), "finalizing", 0).await);

@@ -284,12 +284,12 @@ async fn an_answer_for_fewer_entries_than_were_sent_accepts_none() {
 
 /// moto, or nothing where it cannot be installed and nobody insists.
 #[expect(clippy::explicit_write, reason = "the test runner keeps what the macro prints to itself")]
-async fn moto() -> Option<Moto> {
+pub(crate) async fn moto() -> Option<Moto> {
     use std::io::Write as _;
     match Moto::start(environment).await {
         Ok(moto) => Some(moto),
         Err(MotoError::Install(why)) if environment("CI").as_deref() != Some("true") => {
-            writeln!(std::io::stderr(), "SKIPPED: the check against moto's EventBridge. {why}").unwrap();
+            writeln!(std::io::stderr(), "SKIPPED: a check against moto. {why}").unwrap();
             None
         }
         Err(error) => panic!("{error}"),

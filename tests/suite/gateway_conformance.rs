@@ -424,12 +424,14 @@ impl Stage for OverHttp {
 #[tokio::test]
 async fn the_client_over_http_conforms() {
     let sandbox = Sandbox::start(sandbox::Options::default()).await.unwrap();
-    let client = StripeClient::new(&StripeSettings {
-        api_key: Secret::new("rk_test_conformance"),
-        api_base: sandbox.base_url.clone(),
-        account: None,
-        connect_timeout: std::time::Duration::from_secs(5),
-        request_timeout: std::time::Duration::from_secs(30),
-    });
+    let client = StripeClient::new(
+        &StripeSettings {
+            api_base: sandbox.base_url.clone(),
+            account: None,
+            connect_timeout: std::time::Duration::from_secs(5),
+            request_timeout: std::time::Duration::from_secs(30),
+        },
+        &Secret::new("rk_test_conformance"),
+    );
     conforms(&OverHttp { client: client.unwrap(), sandbox }).await;
 }

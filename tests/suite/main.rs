@@ -36,6 +36,7 @@ mod reverse_orphans;
 mod reverse_overlap;
 mod schedule;
 mod second_adapter;
+mod secrets;
 mod sweep;
 mod telemetry;
 mod tls;

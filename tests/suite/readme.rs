@@ -40,7 +40,11 @@ fn the_table_of_settings_is_the_settings() {
     let table = between(README, "### Settings", "\n## ");
     let cells = table.lines().filter(|line| line.starts_with("| `")).filter_map(|line| line.split('|').nth(1));
     let listed: BTreeSet<&str> = cells.flat_map(quoted).collect();
-    let sources = [include_str!("../../shared/src/config.rs"), include_str!("../../shared/src/config/reverse.rs")];
+    let sources = [
+        include_str!("../../shared/src/config.rs"),
+        include_str!("../../shared/src/config/database.rs"),
+        include_str!("../../shared/src/config/reverse.rs"),
+    ];
     let read: BTreeSet<&str> = sources
         .iter()
         .map(|source| source.split("#[cfg(test)]").next().unwrap())

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bootstrap::database::{Database, DatabaseError};
 use local::postgres;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use reconciler::config::{CaBundle, DatabaseSettings, Secret};
+use reconciler::config::{CaBundle, DatabaseSettings};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio::task::JoinHandle;
@@ -60,11 +60,8 @@ async fn front(database: &postgres::Database, acceptor: Option<TlsAcceptor>) -> 
     let behind: Config = database.url().parse().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
-    let url = format!(
-        "postgres://{}:hush@localhost:{port}/{}?sslmode=require",
-        behind.get_user().unwrap(),
-        behind.get_dbname().unwrap()
-    );
+    let url =
+        format!("postgres://{}:hush@localhost:{port}/{}", behind.get_user().unwrap(), behind.get_dbname().unwrap());
     let serving = tokio::spawn(async move {
         while let Ok((mut client, _)) = listener.accept().await {
             let (acceptor, behind) = (acceptor.clone(), behind.clone());
@@ -105,7 +102,7 @@ async fn pass_on(client: &mut (impl tokio::io::AsyncRead + tokio::io::AsyncWrite
 }
 
 fn database(url: &str, ca: Option<CaBundle>) -> Database {
-    Database::new(&DatabaseSettings { url: Secret::new(url), ca }, bootstrap::SCAN_ROLE).unwrap()
+    Database::new(&DatabaseSettings::by_url(url, ca), bootstrap::SCAN_ROLE).unwrap()
 }
 
 #[tokio::test]

@@ -6,11 +6,12 @@ use base64::Engine;
 use bootstrap::database::{Database, DatabaseError};
 use hmac::{Hmac, KeyInit, Mac};
 use reconciler::clock::Clock;
-use reconciler::config::{DatabaseSettings, Secret, WebhookSettings};
+use reconciler::config::{DatabaseSettings, Secret, WebhookSecrets, WebhookSettings};
 use reconciler::domain::Timestamp;
 use serde_json::{Value, json};
 use sha2::Sha256;
 use tokio_postgres::Client;
+use webhook::endpoint::Endpoint;
 use webhook::http::Response;
 use webhook::inbox::InboxError;
 use webhook::{ROLE, WebhookError};
@@ -19,13 +20,8 @@ use crate::lambda::Host;
 use crate::world::{Adapter, START, World, connect};
 
 /// What Stripe is told of one delivery.
-async fn handle(
-    db: &Database,
-    settings: &WebhookSettings,
-    request: Value,
-    now: Timestamp,
-) -> Result<Response, WebhookError> {
-    Ok(webhook::take(db, settings, request, now).await?.response)
+async fn handle(db: &Database, endpoint: &Endpoint, request: Value, now: Timestamp) -> Result<Response, WebhookError> {
+    Ok(webhook::take(db, endpoint, request, now).await?.response)
 }
 
 pub(crate) const SECRET: &str = "whsec_hush_new";
@@ -33,11 +29,12 @@ const OLD_SECRET: &str = "whsec_hush_old";
 
 /// A receiver as one Lambda process has it.
 fn receiver(url: &str) -> Database {
-    Database::new(&DatabaseSettings { url: Secret::new(url), ca: None }, ROLE).unwrap()
+    Database::new(&DatabaseSettings::by_url(url, None), ROLE).unwrap()
 }
 
-fn settings(livemode: bool) -> WebhookSettings {
-    WebhookSettings { secrets: vec![Secret::new(OLD_SECRET), Secret::new(SECRET)], livemode }
+fn endpoint(livemode: bool) -> Endpoint {
+    let secrets = WebhookSecrets::Given(vec![Secret::new(OLD_SECRET), Secret::new(SECRET)]);
+    Endpoint::new(WebhookSettings { secrets, livemode })
 }
 
 pub(crate) fn event(id: &str, event_type: &str, reference: &str) -> Value {
@@ -69,7 +66,7 @@ fn delivered(event: &Value) -> Value {
 }
 
 async fn deliver(db: &Database, event: &Value) -> Result<(u16, &'static str), WebhookError> {
-    let Response { status_code, body, .. } = handle(db, &settings(true), delivered(event), START).await?;
+    let Response { status_code, body, .. } = handle(db, &endpoint(true), delivered(event), START).await?;
     Ok((status_code, body))
 }
 
@@ -242,7 +239,7 @@ async fn the_other_mode_is_never_applied() {
     let mut of_an_account = live.clone();
     of_an_account["account"] = "acct_1".into();
     let answer =
-        async |event: &Value| handle(&db, &settings(false), delivered(event), START).await.unwrap().status_code;
+        async |event: &Value| handle(&db, &endpoint(false), delivered(event), START).await.unwrap().status_code;
     assert_eq!(answer(&live).await, 400, "a wrong setting: not to be lost without a sign");
     assert_eq!(answer(&of_an_account).await, 200, "what Stripe sends to every platform's endpoint");
     assert!(inbox(&world).await.is_empty());
@@ -288,7 +285,7 @@ async fn what_is_not_stripes_is_refused_before_the_database_is_asked() {
         ("not an event", delivery("[]", &signed("[]", SECRET, START)), 400),
         ("too long", delivery(&long, &signed(&long, SECRET, START)), 413),
     ] {
-        let answer = handle(&nowhere, &settings(true), request, START).await;
+        let answer = handle(&nowhere, &endpoint(true), request, START).await;
         assert_eq!(answer.unwrap_or_else(|error| panic!("{case}: {error}")).status_code, status, "{case}");
     }
     // the same with nothing wrong does ask it
@@ -298,7 +295,7 @@ async fn what_is_not_stripes_is_refused_before_the_database_is_asked() {
         delivery(&body, &signed(&body, OLD_SECRET, START)),
         delivery(&body, &signed(&body, SECRET, START - seconds(300))),
     ] {
-        let error = handle(&nowhere, &settings(true), request, START).await.unwrap_err();
+        let error = handle(&nowhere, &endpoint(true), request, START).await.unwrap_err();
         assert!(matches!(&error, WebhookError::Database(DatabaseError::Connect { .. })), "{error}");
         assert_eq!((error.response().status_code, error.error_type()), (503, "DatabaseUnreachable"));
     }
@@ -312,7 +309,7 @@ async fn base64_and_odd_header_case_are_taken() {
     let encoded = base64::engine::general_purpose::STANDARD.encode(&body);
     let signature = format!("{},v1={},v0=x", signed(&body, OLD_SECRET, START), "0".repeat(64));
     let request = json!({"headers": {"STRIPE-Signature": signature}, "body": encoded, "isBase64Encoded": true});
-    let answer = handle(&receiver(&world.database.url()), &settings(true), request, START).await.unwrap();
+    let answer = handle(&receiver(&world.database.url()), &endpoint(true), request, START).await.unwrap();
     assert_eq!((answer.status_code, answer.body), (200, "written"));
 }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use local::fake::FakeStripe;
-use local::postgres::{Database, shared_cluster};
+use local::postgres::{Cluster, Database, shared_cluster};
 use reconciler::budget::Budget;
 use reconciler::clock::Clock;
 use reconciler::config::{ScanSettings, StripeSettings};
@@ -73,11 +73,15 @@ impl World {
     }
 
     pub(crate) async fn with(adapter: Adapter) -> Self {
+        Self::on(&shared_cluster().await.expect("a Postgres to test with"), adapter).await
+    }
+
+    /// A world on a server of the test's own.
+    pub(crate) async fn on(cluster: &Cluster, adapter: Adapter) -> Self {
         let (key, sql) = match adapter {
             Adapter::Default => ("default adapter", migrate::DEFAULT_ADAPTER),
             Adapter::UuidCheckout => ("uuid_checkout adapter", migrate::UUID_CHECKOUT_ADAPTER),
         };
-        let cluster = shared_cluster().await.expect("a Postgres to test with");
         let database = cluster
             .database(&format!("{key} {}", migrate::fingerprint(sql)), async |url| {
                 migrate::apply(&mut connect(&url).await, Some(sql)).await?;

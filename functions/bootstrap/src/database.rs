@@ -1,22 +1,27 @@
 //! The connection to Postgres: one, made by the first tick and kept; made again when it is gone.
 //!
-//! TLS is required wherever the server is not on this machine, with its chain and host name verified ([`crate::tls`]). The
-//! connector is built once, and only where it is needed.
+//! TLS is required but for a local socket, and for a server on this machine whose URL says `sslmode=disable`; chain and host
+//! name are verified ([`crate::tls`]). The connector is built once, and only where it is needed.
+//!
+//! A login that AWS Secrets Manager keeps is fetched for the first connection, and once more when Postgres refuses it: so a
+//! rotated password costs no tick. Sessions that are open go on with the old one, as Postgres lets them.
 
-use std::net::IpAddr;
-use std::str::FromStr;
-use std::sync::{Arc, OnceLock};
+mod server;
 
-use reconciler::config::{CaBundle, DatabaseSettings};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconciler::config::DatabaseSettings;
 use reconciler::store::StoreError;
 use reconciler::store::ports::{Ports, check_ports};
 use tokio::sync::{MappedMutexGuard, Mutex, MutexGuard};
-use tokio_postgres::config::{Host, SslMode};
+use tokio::time::timeout;
+use tokio_postgres::Client;
 use tokio_postgres::error::SqlState;
-use tokio_postgres::{Client, Config, NoTls};
-use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::tls::{self, TlsError};
+use crate::secrets::SecretError;
+use crate::tls::TlsError;
+use server::{Connected, Server};
 
 /// How every session begins. No statement may hang: a commit of 20,000 rows takes about a second. JIT compilation is off,
 /// since Postgres would compile the commit statement anew, for longer than it runs, with each large batch.
@@ -27,6 +32,9 @@ pub const SESSION: &str = "set jit = off; set statement_timeout = '30s'; set loc
 /// it loses the batch with its cursor, all or nothing, and the next tick repeats it. Whoever acts upon what a scan wrote
 /// commits after it, and waits. (The writer's sessions do wait: Stripe is told 2xx only after the commit.)
 pub const SCAN_SESSION: &str = "set synchronous_commit = off";
+
+/// A server that says nothing for so long has forgotten the kept session.
+const ALIVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// Postgres as one role sees it.
 #[derive(Debug)]
@@ -46,19 +54,6 @@ pub struct Session {
     pub ports: Ports,
 }
 
-/// A server and how to reach it.
-struct Server {
-    config: Config,
-    ca: Option<CaBundle>,
-    connector: OnceLock<MakeRustlsConnect>,
-}
-
-impl std::fmt::Debug for Server {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Server").field("at", &place(&self.config)).finish_non_exhaustive()
-    }
-}
-
 /// Postgres could not be reached, or does not let us work. No variant shows the URL, which holds a password.
 #[derive(Debug, thiserror::Error)]
 pub enum DatabaseError {
@@ -71,6 +66,9 @@ pub enum DatabaseError {
     /// The URL has an @ in its host, so a part of the password would be taken for the host.
     #[error("the setting DATABASE_URL is not usable: write an @ in the user name or password as %40")]
     UrlHost,
+    /// The login cannot be had from where it is kept.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The TLS connector cannot be built.
     #[error("could not prepare TLS for the connection to Postgres")]
     Tls(#[from] TlsError),
@@ -83,6 +81,27 @@ pub enum DatabaseError {
         #[source]
         source: tokio_postgres::Error,
     },
+    /// A server on this machine that has no TLS.
+    #[error(
+        "Postgres at {at} has no TLS, which is required but for a local socket: for a server on this machine add \
+         sslmode=disable to DATABASE_URL"
+    )]
+    NoTls {
+        /// Host, port and database.
+        at: String,
+    },
+    /// The login that a secret holds is refused, and fetching the secret anew did not help.
+    #[error(
+        "Postgres at {at} refuses the login of the secret that DATABASE_SECRET_ARN names, which was fetched anew after a first \
+         refusal: is the password another one than the secret's, or a rotation under way?"
+    )]
+    LoginRefused {
+        /// Host, port and database.
+        at: String,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
     /// The role is not there.
     #[error("the database has no role {role}: apply the schema first (`cargo tick migrate`)")]
     NoSuchRole {
@@ -90,7 +109,7 @@ pub enum DatabaseError {
         role: &'static str,
     },
     /// The login may not take on the role.
-    #[error("the user of DATABASE_URL may not take on the role {role}: run `grant {role} to` that user")]
+    #[error("the user of the database login may not take on the role {role}: run `grant {role} to` that user")]
     RoleRefused {
         /// The role that the function works with.
         role: &'static str,
@@ -117,16 +136,40 @@ pub enum DatabaseError {
     Ports(#[from] StoreError),
 }
 
+impl DatabaseError {
+    /// A name that does not change, for alarms and for Lambda's `errorType`.
+    pub fn error_type(&self) -> &'static str {
+        match self {
+            Self::Secret(error) => error.error_type(),
+            Self::Url(_)
+            | Self::UrlHost
+            | Self::Tls(_)
+            | Self::Connect { .. }
+            | Self::NoTls { .. }
+            | Self::LoginRefused { .. }
+            | Self::NoSuchRole { .. }
+            | Self::RoleRefused { .. }
+            | Self::Session { .. }
+            | Self::NoGrants { .. }
+            | Self::Ports(_) => "DatabaseUnreachable",
+        }
+    }
+}
+
 impl Database {
-    /// Reads the URL. Every session takes on `role` first, so that a scan has no more rights than it needs, whoever logs in.
+    /// Reads the URL, if there is one; calls nothing. Every session takes on `role` first, so that a scan has no more rights
+    /// than it needs, whoever logs in.
     pub fn new(settings: &DatabaseSettings, role: &'static str) -> Result<Self, DatabaseError> {
         Ok(Self { server: Server::new(settings)?, role, session: Mutex::new(None), exclusive: Mutex::new(None) })
     }
 
-    /// The open session, or a new one where it is gone.
+    /// The open session, or a new one where it is gone. The server is asked: after an invocation the process stands still,
+    /// and does not learn that it was cut off meanwhile.
     pub async fn session(&self) -> Result<Arc<Session>, DatabaseError> {
         let mut open = self.session.lock().await;
-        if let Some(session) = open.as_ref().filter(|session| !session.client.is_closed()) {
+        if let Some(session) = open.as_ref()
+            && timeout(ALIVE_WITHIN, session.client.check_connection()).await.is_ok_and(|alive| alive.is_ok())
+        {
             return Ok(Arc::clone(session));
         }
         *open = None;
@@ -156,8 +199,8 @@ impl Database {
     }
 
     async fn open(&self) -> Result<Session, DatabaseError> {
-        let client = self.server.connect().await?;
-        self.take_on_role(&client).await?;
+        let Connected { client, at } = self.server.connect().await?;
+        self.take_on_role(&client, at).await?;
         let ports = check_ports(&client).await.map_err(|error| {
             let refused = matches!(&error, StoreError::ReadPorts(source)
                 if source.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE));
@@ -166,7 +209,7 @@ impl Database {
         Ok(Session { client, ports })
     }
 
-    async fn take_on_role(&self, client: &Client) -> Result<(), DatabaseError> {
+    async fn take_on_role(&self, client: &Client, at: String) -> Result<(), DatabaseError> {
         let role = self.role;
         let further = if role == crate::SCAN_ROLE { SCAN_SESSION } else { "" };
         client.batch_execute(&format!("set role {role}; {further}")).await.map_err(|source| match source.code() {
@@ -174,7 +217,7 @@ impl Database {
                 DatabaseError::NoSuchRole { role }
             }
             Some(&SqlState::INSUFFICIENT_PRIVILEGE) => DatabaseError::RoleRefused { role },
-            _ => DatabaseError::Session { at: place(&self.server.config), source },
+            _ => DatabaseError::Session { at, source },
         })
     }
 }
@@ -182,130 +225,8 @@ impl Database {
 /// A connection with the login's own rights, for migrations.
 /// Statements may take as long as they need: an index on a large table does.
 pub async fn connect_as_owner(settings: &DatabaseSettings) -> Result<Client, DatabaseError> {
-    let server = Server::new(settings)?;
-    let client = server.connect().await?;
+    let Connected { client, at } = Server::new(settings)?.connect().await?;
     let longer = client.batch_execute("set statement_timeout = 0; set lock_timeout = '2min'").await;
-    longer.map_err(|source| DatabaseError::Session { at: place(&server.config), source })?;
+    longer.map_err(|source| DatabaseError::Session { at, source })?;
     Ok(client)
-}
-
-impl Server {
-    fn new(settings: &DatabaseSettings) -> Result<Self, DatabaseError> {
-        Ok(Self { config: config_of(settings)?, ca: settings.ca.clone(), connector: OnceLock::new() })
-    }
-
-    async fn connect(&self) -> Result<Client, DatabaseError> {
-        let failed = |source| DatabaseError::Connect { at: place(&self.config), source };
-        let client = if self.config.get_ssl_mode() == SslMode::Disable {
-            let (client, connection) = self.config.connect(NoTls).await.map_err(failed)?;
-            tokio::spawn(async move { log_end(connection.await) });
-            client
-        } else {
-            let (client, connection) = self.config.connect(self.connector()?).await.map_err(failed)?;
-            tokio::spawn(async move { log_end(connection.await) });
-            client
-        };
-        let prepared = client.batch_execute(SESSION).await;
-        prepared.map_err(|source| DatabaseError::Session { at: place(&self.config), source })?;
-        Ok(client)
-    }
-
-    fn connector(&self) -> Result<MakeRustlsConnect, TlsError> {
-        if let Some(built) = self.connector.get() {
-            return Ok(built.clone());
-        }
-        let built = tls::connector(self.ca.as_ref())?;
-        Ok(self.connector.get_or_init(|| built).clone())
-    }
-}
-
-fn config_of(settings: &DatabaseSettings) -> Result<Config, DatabaseError> {
-    let mut config = Config::from_str(settings.url.reveal()).map_err(DatabaseError::Url)?;
-    if config.get_hosts().iter().any(|host| matches!(host, Host::Tcp(name) if name.contains('@'))) {
-        return Err(DatabaseError::UrlHost);
-    }
-    if config.get_application_name().is_none() {
-        config.application_name("reconciler");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(std::time::Duration::from_secs(5));
-    }
-    if !is_on_this_machine(&config) {
-        config.ssl_mode(SslMode::Require);
-    } else if config.get_ssl_mode() == SslMode::Prefer {
-        config.ssl_mode(SslMode::Disable);
-    }
-    Ok(config)
-}
-
-fn is_on_this_machine(config: &Config) -> bool {
-    // hostaddr, where it is given, is where the connection really goes
-    let addresses = config.get_hostaddrs().iter().all(IpAddr::is_loopback);
-    let hosts = config.get_hosts().iter().all(|host| match host {
-        Host::Tcp(name) => name == "localhost" || name.parse().is_ok_and(|address: IpAddr| address.is_loopback()),
-        Host::Unix(_) => true,
-    });
-    addresses && hosts
-}
-
-/// A connection that breaks shows in the statement that was under way; this says why, where it was idle.
-fn log_end(ended: Result<(), tokio_postgres::Error>) {
-    if let Err(error) = ended {
-        tracing::warn!(error = %crate::chain(&error), "the connection to Postgres ended");
-    }
-}
-
-fn place(config: &Config) -> String {
-    let hosts: Vec<String> = config
-        .get_hosts()
-        .iter()
-        .map(|host| match host {
-            Host::Tcp(name) => name.clone(),
-            Host::Unix(path) => path.display().to_string(),
-        })
-        .collect();
-    let port = config.get_ports().first().copied().unwrap_or(5432);
-    format!("{}:{port}/{}", hosts.join(","), config.get_dbname().unwrap_or("(default database)"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use reconciler::config::Secret;
-
-    fn config(url: &str) -> Result<Config, DatabaseError> {
-        config_of(&DatabaseSettings { url: Secret::new(url), ca: None })
-    }
-
-    #[test]
-    fn tls_is_required_but_for_this_machine() {
-        for (url, mode) in [
-            ("postgres://u:p@db.example/x", SslMode::Require),
-            ("postgres://u:p@db.example/x?sslmode=disable", SslMode::Require),
-            ("postgres://u:p@db.example/x?sslmode=prefer", SslMode::Require),
-            ("postgres://u:p@127.0.0.1/x", SslMode::Disable),
-            ("postgres://u:p@127.0.0.1/x?sslmode=require", SslMode::Require),
-            ("postgres://u@%2Frun%2Fpostgresql/x", SslMode::Disable),
-            ("host=/run/postgresql,db.example user=u", SslMode::Require),
-            ("postgres://u:p@localhost/x?hostaddr=10.0.0.7", SslMode::Require),
-            ("postgres://u:p@/x?hostaddr=10.0.0.7", SslMode::Require),
-            ("postgres://u:p@localhost/x?hostaddr=127.0.0.2", SslMode::Disable),
-        ] {
-            assert_eq!(config(url).unwrap().get_ssl_mode(), mode, "{url}");
-        }
-    }
-
-    #[test]
-    fn an_error_never_shows_the_password() {
-        for url in
-            ["postgres://u:hid@den@db.example/x", "postgres://u:hidden@db.example:port/x", "hidden", "postgres://"]
-        {
-            if let Err(error) = config(url) {
-                let text = format!("{} {error:?}", crate::chain(&error));
-                assert!(text.contains("DATABASE_URL") && !text.contains("hid"), "{text}");
-            }
-        }
-        assert!(config("postgres://u:hid@den@db.example/x").is_err());
-        assert!(config("nonsense").is_err());
-    }
 }

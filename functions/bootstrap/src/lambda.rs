@@ -89,7 +89,8 @@ where
     let handle = &handle;
     lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| async move {
         let deadline = Timestamp::from(event.context.deadline()) - RESERVE;
-        let ended = handle(event.payload, deadline).await;
+        // on the heap: the compiler's own depth is limited
+        let ended = Box::pin(handle(event.payload, deadline)).await;
         if let Err(failed) = &ended {
             tracing::error!(error_type = failed.error_type, error = %failed.message, "the tick failed");
         }

@@ -103,7 +103,7 @@ impl DispatchError {
     pub fn error_type(&self) -> &'static str {
         match self {
             Self::Settings(_) => "SettingsUnusable",
-            Self::Database(_) => "DatabaseUnreachable",
+            Self::Database(error) => error.error_type(),
             Self::Store(_) | Self::Outbox(_) => "DatabaseFailed",
         }
     }

@@ -12,6 +12,7 @@
 //! refusing those would in the end disable the endpoint. Without a connected account it can only be a wrong setting here or
 //! a wrong endpoint there, and an acknowledged event would be lost without a sign.
 
+pub mod endpoint;
 pub mod event;
 pub mod http;
 pub mod inbox;
@@ -19,11 +20,13 @@ pub mod metrics;
 pub mod signature;
 
 use bootstrap::database::{Database, DatabaseError};
+use bootstrap::secrets::SecretError;
 use reconciler::config::{ConfigError, DatabaseSettings, Lookup, WebhookSettings};
 use reconciler::domain::Timestamp;
 use reconciler::writer::WriteOutcome;
 use serde_json::Value;
 
+use endpoint::Endpoint;
 use event::{Event, EventError, Reading};
 use http::{BodyError, Request, Response};
 use inbox::{InboxError, Outcome};
@@ -36,7 +39,7 @@ pub const ROLE: &str = "reconciler_writer";
 #[derive(Debug)]
 pub struct Host {
     database: Database,
-    settings: WebhookSettings,
+    endpoint: Endpoint,
 }
 
 /// An event could not be taken for a reason of ours. The answer is 5xx.
@@ -45,6 +48,9 @@ pub enum WebhookError {
     /// A setting is missing or malformed.
     #[error(transparent)]
     Settings(#[from] ConfigError),
+    /// The signing secrets cannot be had.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// Postgres is out of reach, or not ready.
     #[error(transparent)]
     Database(#[from] DatabaseError),
@@ -73,7 +79,8 @@ impl WebhookError {
     pub fn error_type(&self) -> &'static str {
         match self {
             Self::Settings(_) => "SettingsUnusable",
-            Self::Database(_) => "DatabaseUnreachable",
+            Self::Secret(error) => error.error_type(),
+            Self::Database(error) => error.error_type(),
             Self::Inbox(_) => "EventNotCommitted",
         }
     }
@@ -82,7 +89,7 @@ impl WebhookError {
     pub fn response(&self) -> Response {
         match self {
             Self::Settings(_) => Response::new(500, "not set up"),
-            Self::Database(_) | Self::Inbox(_) => Response::new(503, "not committed: send it again"),
+            Self::Secret(_) | Self::Database(_) | Self::Inbox(_) => Response::new(503, "not committed: send it again"),
         }
     }
 }
@@ -103,14 +110,14 @@ impl Refusal {
 impl Host {
     /// Reads all settings and builds what is built once. Calls nothing.
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, WebhookError> {
-        let settings = WebhookSettings::from_lookup(lookup)?;
+        let endpoint = Endpoint::new(WebhookSettings::from_lookup(lookup)?);
         let database = Database::new(&DatabaseSettings::from_lookup(lookup)?, ROLE)?;
-        Ok(Self { database, settings })
+        Ok(Self { database, endpoint })
     }
 
     /// Takes one delivery.
     pub async fn take(&self, payload: Value, now: Timestamp) -> Result<Taken, WebhookError> {
-        take(&self.database, &self.settings, payload, now).await
+        take(&self.database, &self.endpoint, payload, now).await
     }
 }
 
@@ -143,13 +150,8 @@ pub enum Delivery {
 }
 
 /// Takes one delivery: `request` is the payload of a Function URL, `now` the time that the signature's is compared with.
-pub async fn take(
-    db: &Database,
-    settings: &WebhookSettings,
-    request: Value,
-    now: Timestamp,
-) -> Result<Taken, WebhookError> {
-    match judge(settings, request, now) {
+pub async fn take(db: &Database, endpoint: &Endpoint, request: Value, now: Timestamp) -> Result<Taken, WebhookError> {
+    match judge(endpoint, request, now).await? {
         Ok(Judged::Event(event)) => {
             let outcome = receive(db, &event).await?;
             log_outcome(&event, outcome);
@@ -178,13 +180,25 @@ enum Judged {
 }
 
 /// Everything that needs no database. Nothing of a body is read before its signature is known to be good.
-fn judge(settings: &WebhookSettings, request: Value, now: Timestamp) -> Result<Judged, Refusal> {
+async fn judge(endpoint: &Endpoint, request: Value, now: Timestamp) -> Result<Result<Judged, Refusal>, SecretError> {
+    let (signature, body) = match read(request) {
+        Ok(read) => read,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let verified = endpoint.verify(&signature, &body, now).await?;
+    Ok(verified.map_err(Refusal::from).and_then(|()| judge_body(&body, endpoint.livemode)))
+}
+
+/// The signature and the bytes that it is for.
+fn read(request: Value) -> Result<(String, Vec<u8>), Refusal> {
     let request: Request = serde_json::from_value(request).map_err(Refusal::Payload)?;
-    let body = request.raw_body()?;
-    signature::verify(&request.signature(), &body, &settings.secrets, now)?;
-    match event::read(&body)? {
+    Ok((request.signature(), request.raw_body()?))
+}
+
+fn judge_body(body: &[u8], livemode: bool) -> Result<Judged, Refusal> {
+    match event::read(body)? {
         Reading::OfAnotherType { id, event_type } => Ok(Judged::OfAnotherType { id, event_type }),
-        Reading::Event(event) if event.livemode == settings.livemode => Ok(Judged::Event(event)),
+        Reading::Event(event) if event.livemode == livemode => Ok(Judged::Event(event)),
         Reading::Event(event) if event.account.is_some() => Ok(Judged::OfAConnectedAccountsOtherMode(event)),
         Reading::Event(event) => Err(Refusal::OtherMode { event_id: event.id, livemode: event.livemode }),
     }

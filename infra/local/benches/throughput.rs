@@ -58,7 +58,8 @@ impl Gateway for AtOnce {
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> anyhow::Result<()> {
     let settings = Settings::from_lookup(&environment, None)?;
-    let cluster = own_cluster(settings, ClusterOptions { durable: true, tcp_port: None }).await?;
+    let cluster =
+        own_cluster(settings, ClusterOptions { durable: true, tcp_port: None, ..ClusterOptions::default() }).await?;
     let database = cluster
         .database("bench", async |url| {
             migrate::apply(&mut connect(&url).await?, Some(migrate::DEFAULT_ADAPTER)).await?;

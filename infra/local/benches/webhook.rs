@@ -37,7 +37,7 @@ const SECRET: &str = "whsec_bench";
 async fn main() -> anyhow::Result<()> {
     // the HTTP client wants one, if only to build
     ensure!(rustls::crypto::ring::default_provider().install_default().is_ok(), "there is a crypto provider already");
-    let options = ClusterOptions { durable: true, tcp_port: None };
+    let options = ClusterOptions { durable: true, tcp_port: None, ..ClusterOptions::default() };
     let cluster = own_cluster(Settings::from_lookup(&environment, None)?, options).await?;
     let database = cluster
         .database("bench", async |url| {

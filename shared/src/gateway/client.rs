@@ -8,11 +8,12 @@ use reqwest::{Request, Response};
 use rustls::crypto::CryptoProvider;
 
 use super::decode::{exchange, head_is_enough, refusal, unreadable};
+use super::settings::AccountId;
 use super::{
     Answer, ApiKey, BaseUrl, Call, Exchange, Flaw, Gateway, GatewayError, ListPage, ListQuery, Mode, Requests,
     SettingsError, TransientCause, decode_list, decode_retrieve,
 };
-use crate::config::StripeSettings;
+use crate::config::{Secret, StripeSettings};
 use crate::domain::external::External;
 use crate::domain::id::ExternalRef;
 
@@ -46,8 +47,8 @@ enum BodyFault {
 
 impl StripeClient {
     /// Checks the settings and sets up TLS. Sends nothing.
-    pub fn new(settings: &StripeSettings) -> Result<Self, SettingsError> {
-        let key = ApiKey::parse(settings.api_key.reveal())?;
+    pub fn new(settings: &StripeSettings, key: &Secret) -> Result<Self, SettingsError> {
+        let key = ApiKey::parse(key.reveal())?;
         let base = BaseUrl::parse(&settings.api_base)?;
         let is_https = base.is_https();
         let requests = Requests::new(base, &key, settings.account.as_deref())?;
@@ -69,6 +70,12 @@ impl StripeClient {
         }
         let http = http.build().map_err(|source| SettingsError::Client { source })?;
         Ok(Self { requests, mode: key.mode(), http })
+    }
+
+    /// Whether the settings can be used, where the key is not there yet.
+    pub fn check(settings: &StripeSettings) -> Result<(), SettingsError> {
+        BaseUrl::parse(&settings.api_base)?;
+        settings.account.as_deref().map_or(Ok(()), |account| AccountId::parse(account).map(drop))
     }
 
     /// Which of Stripe's two worlds the key opens.

@@ -212,7 +212,9 @@ pub enum GatewayError {
         source: Option<reqwest::Error>,
     },
     /// 401 or 403: the key is wrong or has expired, lacks a permission, or the account is not ours.
-    #[error("Stripe refused the key (STRIPE_API_KEY, and STRIPE_ACCOUNT if it is set): {exchange}")]
+    #[error(
+        "Stripe refused the key (STRIPE_API_KEY or STRIPE_SECRET_ARN, and STRIPE_ACCOUNT if it is set): {exchange}"
+    )]
     Unauthorized {
         /// The call.
         exchange: Box<Exchange>,

@@ -19,11 +19,10 @@ use aws_config::profile::ProfileFileRegionProvider;
 use aws_sdk_eventbridge::Client;
 use aws_sdk_eventbridge::config::retry::RetryConfig;
 use aws_sdk_eventbridge::config::timeout::TimeoutConfig;
-use aws_sdk_eventbridge::config::{Credentials, Region, SharedHttpClient};
+use aws_sdk_eventbridge::config::{Builder, Credentials, Region};
 use aws_sdk_eventbridge::operation::put_events::PutEventsOutput;
 use aws_sdk_eventbridge::types::{PutEventsRequestEntry, PutEventsResultEntry};
-use aws_smithy_http_client::tls::{Provider, rustls_provider::CryptoMode};
-use bootstrap::chain;
+use bootstrap::{aws, chain};
 use futures_util::future::join_all;
 use reconciler::config::ConfigError;
 
@@ -88,14 +87,11 @@ impl EventBridgeSink {
             });
         };
         let limits = Limits::default();
-        let config = aws_config::defaults(BehaviorVersion::latest())
-            .region(region)
-            .http_client(http_client())
+        let config = Builder::from(&aws::config(region).await)
             .timeout_config(limits.timeouts())
             .retry_config(limits.retries())
-            .load()
-            .await;
-        Ok(Self { client: Client::new(&config), bus: bus.to_owned(), limits })
+            .build();
+        Ok(Self { client: Client::from_conf(config), bus: bus.to_owned(), limits })
     }
 
     /// For an EventBridge that is played by another program, such as moto, at `endpoint`: credentials and region are made up.
@@ -105,7 +101,7 @@ impl EventBridgeSink {
             .region(Region::from_static("us-east-1"))
             .credentials_provider(Credentials::new("none", "none", None, None, "made up"))
             .endpoint_url(endpoint)
-            .http_client(http_client())
+            .http_client(aws::http_client())
             .timeout_config(limits.timeouts())
             .retry_config(limits.retries())
             .build();
@@ -254,11 +250,6 @@ impl Limits {
     fn retries(self) -> RetryConfig {
         RetryConfig::standard().with_max_attempts(self.attempts).with_initial_backoff(RETRY_AFTER)
     }
-}
-
-/// rustls with ring, as the Stripe client: aws-lc gathers randomness on its first use, which a cold start would wait for.
-fn http_client() -> SharedHttpClient {
-    aws_smithy_http_client::Builder::new().tls_provider(Provider::Rustls(CryptoMode::Ring)).build_https()
 }
 
 #[cfg(test)]

@@ -248,7 +248,7 @@ impl From<TickError> for Failure {
             TickError::Settings(_)
             | TickError::Stripe(_)
             | TickError::Database(DatabaseError::Url(_) | DatabaseError::UrlHost) => Self::Usage(error.chain()),
-            TickError::Database(_) | TickError::Run(_) => Self::Run(error.chain()),
+            TickError::Secret(_) | TickError::Database(_) | TickError::Run(_) => Self::Run(error.chain()),
         }
     }
 }

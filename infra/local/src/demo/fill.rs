@@ -122,13 +122,15 @@ fn is_drift(planned: &Planned) -> bool {
 
 /// Payments that agree with the PaymentIntents of a real account, but for one in twenty, and one that it has never heard of.
 pub async fn from_account(db: &Client, base: &str, key: &str, payments: u32) -> anyhow::Result<Filled> {
-    let client = StripeClient::new(&StripeSettings {
-        api_key: Secret::new(key),
-        api_base: base.to_owned(),
-        account: None,
-        connect_timeout: std::time::Duration::from_secs(5),
-        request_timeout: std::time::Duration::from_secs(30),
-    })?;
+    let client = StripeClient::new(
+        &StripeSettings {
+            api_base: base.to_owned(),
+            account: None,
+            connect_timeout: std::time::Duration::from_secs(5),
+            request_timeout: std::time::Duration::from_secs(30),
+        },
+        &Secret::new(key),
+    )?;
     let mut found: Vec<ExternalPayment> = Vec::new();
     let wanted = usize::try_from(payments)?;
     let mut query = ListQuery { created_from: None, created_before: None, limit: PAGE_MAX, starting_after: None };

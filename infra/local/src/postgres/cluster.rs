@@ -34,6 +34,8 @@ pub struct ClusterOptions {
     pub durable: bool,
     /// Listen on this port of 127.0.0.1 as well; any user of this machine can connect then.
     pub tcp_port: Option<u16>,
+    /// This role has to give its password, which `prepare` must have set. Everybody else is taken at their word.
+    pub password_of: Option<&'static str>,
 }
 
 /// A running server. Clones are the same cluster; an own cluster ends with the last of them.
@@ -198,6 +200,7 @@ impl Start {
             let mut initdb = user.command(bin.join("initdb"));
             initdb.args(["-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "-U", SUPERUSER, "-D"]);
             output(initdb.arg(directory.join("data")))?;
+            self.write_access_rules(&directory)?;
             let command = self.server_command(&bin, &directory, port);
             let log = directory::create_log(&directory)?;
             let read_log = directory::open_log(&directory)?;
@@ -213,6 +216,19 @@ impl Start {
         };
         wait_until_ready(&directory, port, log)?;
         Ok((Place::Ours { directory, port, listens: self.options.tcp_port.is_some() }, supervisor))
+    }
+
+    /// Puts what the options ask for before the rules that initdb wrote: the first that fits decides.
+    fn write_access_rules(&self, directory: &Path) -> Result<(), PostgresError> {
+        let Some(role) = self.options.password_of else { return Ok(()) };
+        let path = directory.join("data/pg_hba.conf");
+        let failed = |operation| {
+            let path = path.clone();
+            move |source| PostgresError::File { operation, path, source }
+        };
+        let rules = std::fs::read_to_string(&path).map_err(failed("read"))?;
+        let first = format!("local all {role} scram-sha-256\nhost all {role} 127.0.0.1/32 scram-sha-256\n");
+        std::fs::write(&path, first + &rules).map_err(failed("write"))
     }
 
     fn server_command(&self, bin: &Path, directory: &Path, port: u16) -> Vec<PathBuf> {

@@ -9,9 +9,13 @@ pub(super) fn on_socket(directory: &Path, port: u16, database: &str, user: &str)
     format!("postgresql://{user}@{}:{port}/{database}", encoded(directory.as_os_str().as_bytes()))
 }
 
-/// The address of a database behind a TCP port of this machine.
+/// The address of a database behind a TCP port of this machine, which speaks without TLS.
 pub(super) fn on_port(port: u16, database: &str, user: &str) -> String {
-    format!("postgresql://{}@127.0.0.1:{port}/{}", encoded(user.as_bytes()), encoded(database.as_bytes()))
+    format!(
+        "postgresql://{}@127.0.0.1:{port}/{}?sslmode=disable",
+        encoded(user.as_bytes()),
+        encoded(database.as_bytes())
+    )
 }
 
 /// The given server's address with another database and, if `role` is given, another role.

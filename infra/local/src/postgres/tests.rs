@@ -275,7 +275,7 @@ async fn on_a_free_port() -> (Cluster, u16) {
         let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = free.local_addr().expect("its address").port();
         drop(free);
-        let options = ClusterOptions { durable: true, tcp_port: Some(port) };
+        let options = ClusterOptions { durable: true, tcp_port: Some(port), ..ClusterOptions::default() };
         match own_cluster(settings(), options).await {
             Ok(cluster) => return (cluster, port),
             Err(PostgresError::NotReady { log, .. }) if log.contains("127.0.0.1") => {}
@@ -300,7 +300,7 @@ async fn a_durable_cluster_on_a_port_is_durable_and_answers_there() {
 async fn a_server_that_cannot_start_shows_its_log_and_leaves_nothing() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = taken.local_addr().expect("its address").port();
-    let options = ClusterOptions { durable: false, tcp_port: Some(port) };
+    let options = ClusterOptions { durable: false, tcp_port: Some(port), ..ClusterOptions::default() };
     let error = own_cluster(settings(), options).await.expect_err("the port is taken");
     let PostgresError::NotReady { directory, log, .. } = error else { panic!("{error}") };
     assert!(log.contains("127.0.0.1"), "{log}");

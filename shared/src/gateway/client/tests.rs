@@ -68,7 +68,6 @@ fn answer(status: &str, headers: &str, body: &str) -> Vec<u8> {
 
 fn settings(base: String) -> StripeSettings {
     StripeSettings {
-        api_key: Secret::new(KEY),
         api_base: base,
         account: None,
         // far above what the loopback takes; only a test of the timeout itself waits that long
@@ -78,7 +77,7 @@ fn settings(base: String) -> StripeSettings {
 }
 
 fn client(address: SocketAddr) -> StripeClient {
-    StripeClient::new(&settings(format!("http://{address}"))).unwrap()
+    StripeClient::new(&settings(format!("http://{address}")), &Secret::new(KEY)).unwrap()
 }
 
 fn id(text: &str) -> ExternalRef {
@@ -197,7 +196,7 @@ async fn an_answer_that_does_not_come_is_transient() {
     let (address, server) = serve(vec![Then::Wait]);
     let settings =
         StripeSettings { request_timeout: Duration::from_millis(100), ..settings(format!("http://{address}")) };
-    let client = StripeClient::new(&settings).unwrap();
+    let client = StripeClient::new(&settings, &Secret::new(KEY)).unwrap();
     let error = client.retrieve(&id("pi_1")).await.unwrap_err();
     assert_eq!(cause(&error), TransientCause::TimedOut);
     assert_eq!(error.to_string(), "no answer from Stripe (timed out): retrieve of pi_1");
@@ -208,7 +207,7 @@ async fn an_answer_that_does_not_come_is_transient() {
 #[tokio::test]
 async fn nobody_listening_is_transient() {
     // port 1 is nobody's
-    let client = StripeClient::new(&settings("http://127.0.0.1:1".into())).unwrap();
+    let client = StripeClient::new(&settings("http://127.0.0.1:1".into()), &Secret::new(KEY)).unwrap();
     for error in [client.retrieve(&id("pi_1")).await.unwrap_err(), client.list(&whole()).await.unwrap_err()] {
         assert_eq!(cause(&error), TransientCause::NotConnected);
     }
@@ -240,7 +239,7 @@ async fn an_https_address_is_spoken_to_in_tls_only() {
         stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").unwrap();
         first[0]
     });
-    let error = StripeClient::new(&settings(base)).unwrap().retrieve(&id("pi_1")).await.unwrap_err();
+    let error = StripeClient::new(&settings(base), &Secret::new(KEY)).unwrap().retrieve(&id("pi_1")).await.unwrap_err();
     assert_eq!(cause(&error), TransientCause::NotConnected);
     assert_eq!(ended(server).await, 0x16, "a TLS handshake, not a request");
 }
@@ -248,16 +247,21 @@ async fn an_https_address_is_spoken_to_in_tls_only() {
 #[test]
 fn settings_that_cannot_be_used_are_refused_by_name() {
     let good = settings("http://127.0.0.1:1".into());
+    let refused = StripeClient::new(&good, &Secret::new("hush")).unwrap_err();
+    let printed = format!("{refused} {refused:?}");
+    assert!(printed.contains("STRIPE_API_KEY") && !printed.contains("hush"), "{printed}");
     for (settings, name) in [
-        (StripeSettings { api_key: Secret::new("hush"), ..good.clone() }, "STRIPE_API_KEY"),
         (StripeSettings { api_base: "http://hush.example".into(), ..good.clone() }, "STRIPE_API_BASE"),
         (StripeSettings { account: Some("acct_hush\n".into()), ..good.clone() }, "STRIPE_ACCOUNT"),
     ] {
-        let error = StripeClient::new(&settings).unwrap_err();
+        let error = StripeClient::new(&settings, &Secret::new(KEY)).unwrap_err();
+        let checked = StripeClient::check(&settings).unwrap_err();
         let printed = format!("{error} {error:?}");
+        assert_eq!(printed, format!("{checked} {checked:?}"));
         assert!(printed.contains(name) && !printed.contains("hush"), "{printed}");
     }
-    let client = StripeClient::new(&good).unwrap();
+    let client = StripeClient::new(&good, &Secret::new(KEY)).unwrap();
+    assert!(StripeClient::check(&good).is_ok());
     assert_eq!(client.mode(), Mode::Test);
     assert!(!format!("{client:?}").contains("hush"), "{client:?}");
 }
