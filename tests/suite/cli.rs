@@ -69,7 +69,7 @@ fn lines(text: &str) -> Vec<Value> {
 #[tokio::test]
 async fn a_cycle_over_http_prints_one_report_a_tick() {
     let shop = Shop::with(450, "paid", "succeeded").await;
-    let (code, stdout, stderr) = shop.tick(&["forward-scan", "--until-cycle"], &[]).ended().await;
+    let (code, stdout, stderr) = shop.tick(&["forward-scan", "--until-cycle"], &[("BATCH_SIZE", "200")]).ended().await;
     assert_eq!(code, 0, "{stderr}");
     let reports = lines(&stdout);
     let column = |name: &str| reports.iter().map(|report| report[name].clone()).collect::<Vec<_>>();

@@ -209,7 +209,8 @@ async fn a_rotated_key_is_picked_up_in_the_same_tick() {
     let url = shop.world.database.url();
     let settings = [("DATABASE_URL", url.as_str()), ("STRIPE_SECRET_ARN", &key)];
     let host = shop.host("forward-scan", &settings).await;
-    assert_eq!(host.answer(json!({})).await["unverifiable"], 0);
+    assert_eq!(host.answer(json!({})).await["scanned"], 1);
+    assert_eq!(host.answer(json!({})).await["outcome"], "wrapped"); // the next one asks Stripe again
     shop.stripe.with(|account, _| account.set_key(KEY, Grant::Expired));
     for _ in 0..2 {
         let (failed, message) = host.failure(json!({})).await;
@@ -218,6 +219,7 @@ async fn a_rotated_key_is_picked_up_in_the_same_tick() {
     shop.put(&key, &json!({"STRIPE_API_KEY": NEW_KEY}).to_string()).await;
     let report = host.answer(json!({})).await;
     assert_eq!((&report["scanned"], &report["unverifiable"]), (&json!(1), &json!(0)), "{report}");
+    assert_eq!(host.answer(json!({})).await["outcome"], "wrapped");
 
     shop.put(&key, "nothing of a key: hush").await;
     shop.stripe.with(|account, _| account.set_key(NEW_KEY, Grant::Expired));
