@@ -255,9 +255,11 @@ async fn a_secret_that_cannot_be_had_is_the_answer_and_the_next_invocation_tries
     for (function, secrets) in [
         ("sweep", [("DATABASE_URL", "postgres://u@127.0.0.1:1/x"), ("STRIPE_SECRET_ARN", missing.as_str())]),
         ("dispatch", [("DATABASE_SECRET_ARN", &missing), ("STRIPE_API_KEY", KEY)]),
+        ("lag-metric", [("DATABASE_SECRET_ARN", &missing), ("STRIPE_API_KEY", KEY)]),
+        ("migrate", [("DATABASE_SECRET_ARN", &missing), ("STRIPE_API_KEY", KEY)]),
     ] {
         let host = shop.host(function, &secrets).await;
-        let (failed, message) = host.failure(json!({})).await;
+        let (failed, message) = host.failure(json!({"mode": "check"})).await;
         let expected = if function == "sweep" { "DatabaseUnreachable" } else { "SecretUnavailable" };
         assert_eq!(failed, expected, "{message}");
         quiet(host);

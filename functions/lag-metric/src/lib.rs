@@ -98,7 +98,7 @@ impl LagError {
     pub fn error_type(&self) -> &'static str {
         match self {
             Self::Settings(_) => "SettingsUnusable",
-            Self::Database(_) => "DatabaseUnreachable",
+            Self::Database(error) => error.error_type(),
             Self::Store(_) | Self::Snapshot(_) | Self::Query { .. } | Self::NoRow { .. } => "DatabaseFailed",
         }
     }

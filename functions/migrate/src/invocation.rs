@@ -124,7 +124,7 @@ async fn work(lookup: Lookup<'_>, clock: &Clock, task: &Task, deadline: Timestam
     let given = adapter(lookup, &settings, task)?;
     let mut db = connect_as_owner(&settings.database)
         .await
-        .map_err(|error| Failed { error_type: "DatabaseUnreachable", message: chain(&error) })?;
+        .map_err(|error| Failed { error_type: error.error_type(), message: chain(&error) })?;
     end_by(&db, deadline - clock.now()).await?;
     match task.mode {
         Mode::Check => {
