@@ -202,7 +202,7 @@ async fn commit_as(
             payment,
             outcome: JudgedOutcome::Confirmed {
                 observed_at: at,
-                external: Some(external.clone()),
+                seen: Some(external.into()),
                 judgement: judgement.clone(),
                 evidence: serde_json::json!({}),
             },
@@ -250,7 +250,7 @@ async fn two_scans_over_the_same_rows_in_opposite_order_do_not_deadlock() {
     for round in 0..20 {
         let outcome = |second: i64| JudgedOutcome::Confirmed {
             observed_at: world.now() + Duration::seconds(round * 2 + second),
-            external: Some(External::NotFound { other_mode: false }),
+            seen: Some((&External::NotFound { other_mode: false }).into()),
             judgement: Judgement::NeedsReview {
                 kind: reconciler::domain::verdict::Kind::MissingExternally,
                 compensation: false,

@@ -5,7 +5,8 @@ use time::Duration;
 
 use crate::world::{Adapter, World};
 
-async fn four_hundred_and_fifty(world: &World) {
+async fn four_hundred_and_fifty(mut world: World) {
+    world.set(&[("BATCH_SIZE", "200")]);
     let state = if world.keyset == reconciler::store::Keyset::Id { "paid" } else { "Captured" };
     world.pairs(450, state, "succeeded").await;
     // equal created_at across both batch edges
@@ -36,12 +37,12 @@ async fn four_hundred_and_fifty(world: &World) {
 
 #[tokio::test]
 async fn a_cycle_by_id() {
-    four_hundred_and_fifty(&World::new().await).await;
+    four_hundred_and_fifty(World::new().await).await;
 }
 
 #[tokio::test]
 async fn a_cycle_by_created_at_and_id() {
-    four_hundred_and_fifty(&World::with(Adapter::UuidCheckout).await).await;
+    four_hundred_and_fifty(World::with(Adapter::UuidCheckout).await).await;
 }
 
 #[tokio::test]

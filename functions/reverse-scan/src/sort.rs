@@ -65,7 +65,7 @@ fn judge<G>(tick: &Tick<'_, '_, G>, payment: Payment, observed_at: Timestamp, ex
                 Some(_) => evidence_of(&payment, Some(external)),
                 None => serde_json::Value::Null,
             };
-            JudgedOutcome::Confirmed { observed_at, external: Some(external.clone()), judgement, evidence }
+            JudgedOutcome::Confirmed { observed_at, seen: Some(external.into()), judgement, evidence }
         }
     };
     JudgedPayment { payment, outcome }

@@ -59,6 +59,6 @@ fn judged<G>(tick: &Tick<'_, '_, G>, payment: Payment) -> JudgedPayment {
     let judgement = Judgement::NeedsReview { kind: Kind::NoExternalReference, compensation: true };
     JudgedPayment {
         payment,
-        outcome: JudgedOutcome::Confirmed { observed_at: tick.now, external: None, judgement, evidence },
+        outcome: JudgedOutcome::Confirmed { observed_at: tick.now, seen: None, judgement, evidence },
     }
 }

@@ -56,7 +56,7 @@ struct Run {
 
 #[tokio::main]
 async fn main() -> anyhow::Result<()> {
-    let options = ClusterOptions { durable: true, tcp_port: None };
+    let options = ClusterOptions { durable: true, ..ClusterOptions::default() };
     let cluster = own_cluster(Settings::from_lookup(&environment, None)?, options).await?;
     for payments in [10_000, 120_000] {
         let database = cluster.empty_database().await?;
@@ -96,6 +96,7 @@ async fn main() -> anyhow::Result<()> {
             ("bulk", 1_000, 25, true),
             ("bulk", 1_000, 5, true),
             ("bulk", 20_000, UNLIMITED, true),
+            ("bulk", 20_000, 25, true),
         ] {
             reset(&db).await?;
             let settings = Scan { observe, batch, rate };
@@ -220,6 +221,7 @@ async fn in_a_process(
         .env_clear()
         .envs(keys.iter().filter_map(|key| scan.setting(key).map(|value| (key, value))))
         .env("DATABASE_URL", database.url())
+        .env("MALLOC_MMAP_THRESHOLD_", "131072") // as the template sets it
         .env("STRIPE_API_BASE", &sandbox.base_url)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

@@ -105,6 +105,31 @@ pub enum External {
     },
 }
 
+/// What is kept of an answer when it has been judged: there are 20,000 of them in the largest batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The status; `None` where Stripe has no such object.
+    pub status: Option<ExternalStatus>,
+    /// When Stripe created it.
+    pub created: Option<Timestamp>,
+}
+
+impl From<&External> for Seen {
+    fn from(external: &External) -> Self {
+        match external {
+            External::Present(payment) => Self { status: Some(payment.status.clone()), created: Some(payment.created) },
+            External::NotFound { .. } => Self { status: None, created: None },
+        }
+    }
+}
+
+impl Seen {
+    /// The status as it is stored: Stripe's word, or `not_found`.
+    pub fn status_text(&self) -> &str {
+        self.status.as_ref().map_or(NOT_FOUND, ExternalStatus::as_str)
+    }
+}
+
 /// How `not_found` is written where a status is stored or counted.
 pub const NOT_FOUND: &str = "not_found";
 

@@ -9,8 +9,7 @@
 //! not answering. A list never proves absence. So a batch that is observed in bulk comes to what it comes to one by one.
 //!
 //! **What it may cost.** At most a tenth more than one by one, and a page: the lists of a batch are given up when they have
-//! cost that much more than they answered. Large batches are asked in parts in key order, so that a deadline finds a
-//! finished prefix.
+//! cost that much more than they answered.
 
 use std::sync::atomic::Ordering;
 
@@ -22,9 +21,6 @@ use crate::domain::id::ExternalRef;
 use crate::domain::learned::{Learned, Lesson};
 use crate::domain::plan::{Span, plan};
 use crate::gateway::Gateway;
-
-/// Payments that are planned together.
-const PART: usize = 5_000;
 
 /// A batch that is smaller is not worth a page as long as nothing is known of the account.
 const WORTH_A_TRY: usize = 10;
@@ -55,43 +51,10 @@ pub struct Wanted<'a> {
     pub created: Option<Timestamp>,
 }
 
-/// What asking in bulk came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedInBulk {
-    /// The same as one by one.
-    pub observed: Observed,
-    /// What is known of the account by now.
-    pub learned: Learned,
-}
-
-/// Asks Stripe for every wanted payment, which are in key order. `needs_proof` says of a payment, by its place, whether an
-/// answer that came by a list has to be confirmed by a retrieve. An `Err` means that nothing may be written.
+/// Asks Stripe for every wanted payment, which are in key order, and goes on with what it has `learned` of the account.
+/// `needs_proof` says of a payment, by its place, whether an answer that came by a list has to be confirmed by a retrieve.
+/// An `Err` means that nothing may be written.
 pub async fn observe_in_bulk<G: Gateway>(
-    observing: &Observing<'_, G>,
-    learned: &Learned,
-    now: Timestamp,
-    wanted: &[Wanted<'_>],
-    needs_proof: impl Fn(usize, &External) -> bool,
-) -> Result<ObservedInBulk, ObserveError> {
-    let mut whole = Observed { answers: Vec::with_capacity(wanted.len()), stop: None, requests: 0, throttled: 0 };
-    let mut learned = *learned;
-    for part in wanted.chunks(PART) {
-        let base = whole.answers.len();
-        let done =
-            observe_part(observing, &mut learned, now, part, |index, seen| needs_proof(base + index, seen)).await?;
-        whole.answers.extend(done.answers);
-        whole.requests += done.requests;
-        whole.throttled += done.throttled;
-        whole.stop = done.stop;
-        if whole.stop.is_some() {
-            break;
-        }
-    }
-    whole.answers.resize(wanted.len(), Answer::Unfinished);
-    Ok(ObservedInBulk { observed: whole, learned })
-}
-
-async fn observe_part<G: Gateway>(
     observing: &Observing<'_, G>,
     learned: &mut Learned,
     now: Timestamp,

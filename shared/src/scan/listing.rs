@@ -345,8 +345,9 @@ impl<'p> Listing<'p> {
     }
 
     /// Whether it was one of ours.
-    fn take_object(&mut self, slot: Slot, payment: ExternalPayment, found: &mut Found<'_>) -> bool {
+    fn take_object(&mut self, slot: Slot, mut payment: ExternalPayment, found: &mut Found<'_>) -> bool {
         let Some(places) = found.places.get(&payment.id) else { return false };
+        payment.metadata.clear(); // no verdict of a walk looks at it, and a large batch would hold half a kilobyte of it each
         let other_mode = self.livemode.is_some_and(|livemode| livemode != payment.livemode);
         let answer = Answer::Confirmed { observed_at: slot.at, external: External::Present(payment) };
         for place in places.clone() {

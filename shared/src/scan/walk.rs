@@ -115,7 +115,7 @@ async fn tick<G: Gateway>(
         Source::Suspects(_) => Vec::new(), // none of them is fresh
     };
     let nothing_left = payments.is_empty();
-    let positions: Vec<Position> = payments.iter().map(position_of).collect();
+    let loaded = payments.len();
 
     let pass_over = starts >= STARTS_BEFORE_PASSING_OVER;
     let policy = match walk.source {
@@ -138,11 +138,12 @@ async fn tick<G: Gateway>(
         return Err(Failure::Withheld { revision: cursor.revision, reason });
     }
 
-    let all_passed = examined.passed == positions.len();
+    let all_passed = examined.passed == loaded;
     let wraps = all_passed && (nothing_left || !horizon.is_empty());
-    let passed_last = examined.passed.checked_sub(1).and_then(|last| positions.get(last).cloned());
+    // what is passed is judged, and stands first
+    let passed_last = examined.passed.checked_sub(1).and_then(|last| examined.judged.get(last));
     let cursor_move = CursorMove {
-        to: passed_last.or_else(|| cursor.position.clone()),
+        to: passed_last.map(|judged| position_of(&judged.payment)).or_else(|| cursor.position.clone()),
         from: cursor.position.clone(),
         wraps,
         // a cycle that has not come anywhere has not begun

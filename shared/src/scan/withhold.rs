@@ -23,25 +23,23 @@ pub struct Missing {
     pub other_mode: u64,
 }
 
-/// Counts what is missing.
-pub fn count_missing(answers: &[Answer]) -> Missing {
-    let mut counted = Missing::default();
-    for answer in answers {
-        match answer {
-            Answer::Confirmed { external, .. } => {
-                counted.answered += 1;
-                if let External::NotFound { other_mode } = external {
-                    counted.missing += 1;
-                    counted.other_mode += u64::from(*other_mode);
+impl Missing {
+    /// Counts some more answers.
+    pub fn count(&mut self, answers: &[Answer]) {
+        for answer in answers {
+            match answer {
+                Answer::Confirmed { external, .. } => {
+                    self.answered += 1;
+                    if let External::NotFound { other_mode } = external {
+                        self.missing += 1;
+                        self.other_mode += u64::from(*other_mode);
+                    }
                 }
+                Answer::PassedOver | Answer::HeldUp | Answer::Unfinished => {}
             }
-            Answer::PassedOver | Answer::HeldUp | Answer::Unfinished => {}
         }
     }
-    counted
-}
 
-impl Missing {
     /// More than the cap, and more than half.
     pub fn is_a_flood(&self, cap: u32) -> bool {
         self.missing > u64::from(cap) && self.missing * 2 > self.answered

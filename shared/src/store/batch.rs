@@ -1,7 +1,10 @@
 //! Reading the next payments of a walk.
 
+use std::pin::pin;
+
+use futures_util::TryStreamExt;
 use time::Duration;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Row};
 
 use super::cursor::Position;
@@ -30,26 +33,24 @@ pub async fn load_batch(
     after: Option<&Position>,
     limit: i64,
 ) -> Result<Batch, StoreError> {
-    let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
     let statement = match keyset {
         Keyset::Id => include_str!("sql/batch_by_id.sql"),
         Keyset::CreatedAt => include_str!("sql/batch_by_created_at.sql"),
     };
-    let rows = db
-        .query_typed(
-            statement,
-            &[
-                (&job, Type::TEXT),
-                (&limit, Type::INT8),
-                (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
-                (&after.map(|position| position.id.as_str()), Type::TEXT),
-                (&keyset.as_str(), Type::TEXT),
-            ],
-        )
-        .await
-        .map_err(failed)?;
-
-    batch_of(&rows, job)
+    load(
+        db,
+        job,
+        statement,
+        limit,
+        &[
+            (&job, Type::TEXT),
+            (&limit, Type::INT8),
+            (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
+            (&after.map(|position| position.id.as_str()), Type::TEXT),
+            (&keyset.as_str(), Type::TEXT),
+        ],
+    )
+    .await
 }
 
 /// What makes a payment a suspect.
@@ -71,22 +72,22 @@ pub async fn load_suspects(
     now: Timestamp,
 ) -> Result<Batch, StoreError> {
     let micros = |duration: Duration| i64::try_from(duration.whole_microseconds()).unwrap_or(i64::MAX);
-    let rows = db
-        .query_typed(
-            include_str!("sql/batch_of_suspects.sql"),
-            &[
-                (&job, Type::TEXT),
-                (&limit, Type::INT8),
-                (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
-                (&after.map(|position| position.id.as_str()), Type::TEXT),
-                (&now, Type::TIMESTAMPTZ),
-                (&micros(suspicion.after), Type::INT8),
-                (&micros(suspicion.pending_until), Type::INT8),
-            ],
-        )
-        .await
-        .map_err(|source| StoreError::LoadBatch { job: job.to_owned(), source })?;
-    batch_of(&rows, job)
+    load(
+        db,
+        job,
+        include_str!("sql/batch_of_suspects.sql"),
+        limit,
+        &[
+            (&job, Type::TEXT),
+            (&limit, Type::INT8),
+            (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
+            (&after.map(|position| position.id.as_str()), Type::TEXT),
+            (&now, Type::TIMESTAMPTZ),
+            (&micros(suspicion.after), Type::INT8),
+            (&micros(suspicion.pending_until), Type::INT8),
+        ],
+    )
+    .await
 }
 
 /// The same for the unfinished payments that were created at `created_from` or later, oldest first.
@@ -97,32 +98,41 @@ pub async fn load_unfinished(
     limit: i64,
     created_from: Timestamp,
 ) -> Result<Batch, StoreError> {
-    let rows = db
-        .query_typed(
-            include_str!("sql/batch_of_unfinished.sql"),
-            &[
-                (&job, Type::TEXT),
-                (&limit, Type::INT8),
-                (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
-                (&after.map(|position| position.id.as_str()), Type::TEXT),
-                (&created_from, Type::TIMESTAMPTZ),
-            ],
-        )
-        .await
-        .map_err(|source| StoreError::LoadBatch { job: job.to_owned(), source })?;
-    batch_of(&rows, job)
+    load(
+        db,
+        job,
+        include_str!("sql/batch_of_unfinished.sql"),
+        limit,
+        &[
+            (&job, Type::TEXT),
+            (&limit, Type::INT8),
+            (&after.map(|position| position.created_at), Type::TIMESTAMPTZ),
+            (&after.map(|position| position.id.as_str()), Type::TEXT),
+            (&created_from, Type::TIMESTAMPTZ),
+        ],
+    )
+    .await
 }
 
-fn batch_of(rows: &[Row], job: &str) -> Result<Batch, StoreError> {
+/// Row by row, for the rows of a large batch take more memory than its payments.
+async fn load(
+    db: &Client,
+    job: &str,
+    statement: &str,
+    limit: i64,
+    parameters: &[(&(dyn ToSql + Sync), Type)],
+) -> Result<Batch, StoreError> {
     let failed = |source| StoreError::LoadBatch { job: job.to_owned(), source };
-    let mut batch = Batch { revision: 0, starts: 0, payments: Vec::with_capacity(rows.len()) };
-    for row in rows {
+    let parameters = parameters.iter().map(|(value, of_type)| (*value, of_type.clone()));
+    let mut rows = pin!(db.query_typed_raw(statement, parameters).await.map_err(failed)?);
+    let mut batch = Batch { revision: 0, starts: 0, payments: Vec::with_capacity(usize::try_from(limit).unwrap_or(0)) };
+    while let Some(row) = rows.try_next().await.map_err(failed)? {
         batch.revision = row.try_get("revision").map_err(failed)?;
         batch.starts = row.try_get("starts").map_err(failed)?;
         if let Some(id) = row.try_get::<_, Option<String>>("id").map_err(failed)? {
             // a view that names a payment twice, by a join say, must not stop the walk
             if batch.payments.last().is_none_or(|last| last.id.as_str() != id) {
-                batch.payments.push(payment_of(row, id, job)?);
+                batch.payments.push(payment_of(&row, id, job)?);
             }
         }
     }

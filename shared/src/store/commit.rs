@@ -7,7 +7,7 @@ use tokio_postgres::{Client, Row};
 use super::cursor::Position;
 use super::{Keyset, StoreError, is_deadlock};
 use crate::domain::Timestamp;
-use crate::domain::external::External;
+use crate::domain::external::Seen;
 use crate::domain::payment::{LocalState, Payment, Reference};
 use crate::domain::verdict::{Judgement, Verdict};
 
@@ -36,8 +36,8 @@ pub enum JudgedOutcome {
     Confirmed {
         /// The database's time before the request, or of the tick where none was needed.
         observed_at: Timestamp,
-        /// The answer; `None` where there was nothing to ask.
-        external: Option<External>,
+        /// What Stripe said; `None` where there was nothing to ask.
+        seen: Option<Seen>,
         /// What the comparison came to.
         judgement: Judgement,
         /// What a person should see of it, as a JSON object; used where the judgement is a drift.
@@ -228,7 +228,6 @@ fn parts(position: Option<&Position>) -> (Option<Timestamp>, Option<&str>) {
 }
 
 /// The statement's arrays: one element a row.
-#[derive(Default)]
 pub(super) struct Columns<'a> {
     pub(super) payment_id: Vec<&'a str>,
     pub(super) version: Vec<&'a str>,
@@ -245,8 +244,25 @@ pub(super) struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
+    fn with_capacity(rows: usize) -> Self {
+        Self {
+            payment_id: Vec::with_capacity(rows),
+            version: Vec::with_capacity(rows),
+            observed_at: Vec::with_capacity(rows),
+            external_status: Vec::with_capacity(rows),
+            external_created_at: Vec::with_capacity(rows),
+            local_state: Vec::with_capacity(rows),
+            external_ref: Vec::with_capacity(rows),
+            verdict: Vec::with_capacity(rows),
+            kind: Vec::with_capacity(rows),
+            evidence: Vec::with_capacity(rows),
+            command: Vec::with_capacity(rows),
+            compensation: Vec::with_capacity(rows),
+        }
+    }
+
     pub(super) fn of(judged: &'a [JudgedPayment]) -> Self {
-        let mut columns = Self::default();
+        let mut columns = Self::with_capacity(judged.len());
         for JudgedPayment { payment, outcome } in judged {
             columns.payment_id.push(payment.id.as_str());
             columns.version.push(&payment.version);
@@ -254,10 +270,10 @@ impl<'a> Columns<'a> {
             columns.external_ref.push(Reference::as_str(&payment.reference));
             columns.verdict.push(outcome.verdict().as_str());
             match outcome {
-                JudgedOutcome::Confirmed { observed_at, external, judgement, evidence } => {
+                JudgedOutcome::Confirmed { observed_at, seen, judgement, evidence } => {
                     columns.observed_at.push(Some(*observed_at));
-                    columns.external_status.push(external.as_ref().map(External::status_text));
-                    columns.external_created_at.push(external.as_ref().and_then(created_of));
+                    columns.external_status.push(seen.as_ref().map(Seen::status_text));
+                    columns.external_created_at.push(seen.as_ref().and_then(|seen| seen.created));
                     columns.kind.push(judgement.kind().map(|kind| kind.to_string()));
                     columns.evidence.push(judgement.kind().map(|_| evidence.to_string()));
                     let (command, compensation) = consequences(judgement);
@@ -276,13 +292,6 @@ impl<'a> Columns<'a> {
             }
         }
         columns
-    }
-}
-
-fn created_of(external: &External) -> Option<Timestamp> {
-    match external {
-        External::Present(payment) => Some(payment.created),
-        External::NotFound { .. } => None,
     }
 }
 
