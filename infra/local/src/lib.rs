@@ -6,4 +6,5 @@ pub mod function_url;
 mod loopback;
 pub mod moto;
 pub mod postgres;
+pub mod python;
 pub mod sandbox;

@@ -1,14 +1,10 @@
 //! moto, a program that plays AWS's services on this machine, for the tests of what goes out to EventBridge.
 //!
-//! It is a Python package, installed once with everything it needs into a virtual environment in a cache folder of the
-//! project's own, under a lock, so that two tests at once do not install it twice. Only wheels are taken, which run no code of
-//! theirs while they are installed. A server ends with its value, or with the process that started it: it reads its standard
-//! input, which the kernel closes then.
+//! A server ends with its value, or with the process that started it: it reads its standard input, which the kernel closes
+//! then.
 
-use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
@@ -18,10 +14,9 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-const PACKAGE: &str = "moto[server]==5.2.5";
-const DIRECTORY: &str = "moto-5.2.5";
-/// Written when the installation has come to its end.
-const COMPLETE: &str = "complete";
+use crate::python::{Tool, install};
+
+const TOOL: Tool = Tool { name: "moto-5.2.5", packages: &["moto[server]==5.2.5"] };
 
 /// From the start to the port; usual are three seconds.
 const READY_WITHIN: Duration = Duration::from_secs(120);
@@ -65,13 +60,15 @@ pub struct Moto {
 }
 
 impl Moto {
-    /// Starts a server, having installed it where it is not here yet. `lookup` reads the environment: `MOTO_CACHE` (where it is
-    /// installed), `HOME`, `XDG_CACHE_HOME` and `PATH`.
+    /// Starts a server, having installed it where it is not here yet. `lookup` reads the environment, as for [`install`].
     ///
     /// # Errors
     /// [`MotoError::Install`] or [`MotoError::Start`], with what was tried.
     pub async fn start(lookup: fn(&str) -> Option<String>) -> Result<Self, MotoError> {
-        let started = tokio::task::spawn_blocking(move || start(&install(lookup)?)).await;
+        let started = tokio::task::spawn_blocking(move || {
+            start(&install(&TOOL, lookup).map_err(MotoError::Install)?.join("python"))
+        })
+        .await;
         let (mut moto, port) = started.map_err(|error| MotoError::Start(error.to_string()))??;
         let read = tokio::time::timeout(READY_WITHIN, tokio::task::spawn_blocking(port)).await;
         match read {
@@ -162,51 +159,4 @@ fn start(python: &Path) -> Result<Starting, MotoError> {
         line.trim().parse().ok()
     };
     Ok((moto, Box::new(port)))
-}
-
-/// The Python that has moto, installed if need be.
-fn install(lookup: fn(&str) -> Option<String>) -> Result<PathBuf, MotoError> {
-    let failed = |path: &Path, error: std::io::Error| MotoError::Install(format!("{}: {error}", path.display()));
-    let cache = cache(lookup).ok_or_else(|| MotoError::Install("neither HOME nor MOTO_CACHE is set".to_owned()))?;
-    std::fs::create_dir_all(&cache).map_err(|error| failed(&cache, error))?;
-    let lock = cache.join("install.lock");
-    // held until this function ends, or the process, however it ends
-    let held = File::create(&lock).and_then(|file| file.lock().map(|()| file)).map_err(|error| failed(&lock, error))?;
-    let directory = cache.join(DIRECTORY);
-    let (python, complete) = (directory.join("bin/python"), directory.join(COMPLETE));
-    if !complete.exists() {
-        if directory.exists() {
-            std::fs::remove_dir_all(&directory).map_err(|error| failed(&directory, error))?;
-        }
-        run(OsStr::new("python3"), &[OsStr::new("-m"), OsStr::new("venv"), directory.as_os_str()])?;
-        let pip = ["-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check", "--retries", "1"];
-        let arguments: Vec<&OsStr> = pip.iter().chain(&["--only-binary=:all:", PACKAGE]).map(OsStr::new).collect();
-        run(python.as_os_str(), &arguments)?;
-        File::create(&complete).map_err(|error| failed(&complete, error))?;
-    }
-    drop(held);
-    Ok(python)
-}
-
-/// Beside the one that Postgres is fetched into, by the same rule but for root, whose home will do here.
-fn cache(lookup: fn(&str) -> Option<String>) -> Option<PathBuf> {
-    let setting = |name: &str| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let home_cache = if cfg!(target_os = "macos") { "Library/Caches" } else { ".cache" };
-    let users = || setting("XDG_CACHE_HOME").or_else(|| setting("HOME").map(|home| home.join(home_cache)));
-    setting("MOTO_CACHE").or_else(|| users().map(|cache| cache.join("reconciler-moto")))
-}
-
-/// Runs an installer with the user's own environment (mirrors, proxies).
-fn run(program: &OsStr, arguments: &[&OsStr]) -> Result<(), MotoError> {
-    let mut command = Command::new(program);
-    let words = format!("{} {}", program.display(), arguments.join(OsStr::new(" ")).display());
-    match command.args(arguments).stdin(Stdio::null()).output() {
-        Ok(output) if output.status.success() => Ok(()),
-        Ok(output) => Err(MotoError::Install(format!(
-            "{words}: {}: {}",
-            output.status,
-            String::from_utf8_lossy(&output.stderr).trim()
-        ))),
-        Err(error) => Err(MotoError::Install(format!("{words}: {error}"))),
-    }
 }
