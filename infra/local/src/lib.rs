@@ -8,3 +8,4 @@ pub mod moto;
 pub mod postgres;
 pub mod python;
 pub mod sandbox;
+pub mod tls_front;
