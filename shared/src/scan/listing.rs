@@ -14,6 +14,8 @@
 //!
 //! Nothing is concluded from what a window did not show.
 
+mod pages;
+
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
 use std::sync::atomic::Ordering;
@@ -23,6 +25,8 @@ use futures_util::future::{Fuse, FusedFuture};
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 
+use pages::{Pages, State};
+
 use super::observe::{
     ATTEMPTS, Answer, ObserveError, Observing, Sent, Stop, backoff, deadline_reached, slow_down, take_slot,
 };
@@ -31,12 +35,9 @@ use crate::domain::Timestamp;
 use crate::domain::external::{External, ExternalPayment};
 use crate::domain::id::ExternalRef;
 use crate::domain::learned::Measured;
-use crate::domain::plan::{Density, OBJECTS_PER_CALL, Plan, Span};
+use crate::domain::plan::{Density, Plan, Span};
 use crate::error_chain::chain;
 use crate::gateway::{Gateway, GatewayError, ListPage, ListQuery, PAGE_MAX, Remedy};
-
-/// Pages of its own before a window's density is believed.
-const PAGES_TO_MEASURE: u64 = 3;
 
 /// Pages in a row without an answer after which no other is asked for: the retrieves decide whether it is an outage.
 const UNANSWERED_MAX: u32 = 3;
@@ -144,13 +145,6 @@ async fn call<G: Gateway>(observing: &Observing<'_, G>, index: usize, errand: Er
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Waiting,
-    Busy,
-    Ended,
-}
-
 struct Listing<'p> {
     plan: &'p Plan,
     foreign: Density,
@@ -164,60 +158,6 @@ struct Listing<'p> {
     pages: u64,
     answered: u64,
     gave_up: bool,
-}
-
-/// One window, as far as it is listed.
-struct Pages {
-    span: Span,
-    /// Payments that may be in it and have no answer yet.
-    wanted: u64,
-    state: State,
-    after: Option<ExternalRef>,
-    cursors: HashSet<ExternalRef>,
-    /// Where listing begins: the window's end, but where it was begun anew.
-    list_before: i64,
-    /// The second of the oldest object seen; the window's end before any.
-    reached: i64,
-    pages: u64,
-    objects: u64,
-    foreign: u64,
-    complete: bool,
-    attempt: u32,
-    begun_anew: bool,
-}
-
-impl Pages {
-    fn new(span: Span, wanted: u64) -> Self {
-        Self {
-            span,
-            wanted,
-            state: State::Waiting,
-            after: None,
-            cursors: HashSet::new(),
-            list_before: span.before,
-            reached: span.before,
-            pages: 0,
-            objects: 0,
-            foreign: 0,
-            complete: false,
-            attempt: 1,
-            begun_anew: false,
-        }
-    }
-
-    /// What its pages covered for sure: the second of the oldest object may go on behind the page.
-    fn covered(&self) -> Span {
-        let from = if self.complete { self.span.from } else { self.reached.saturating_add(1).min(self.span.before) };
-        Span { from, before: self.span.before }
-    }
-
-    /// The pages that are still expected.
-    fn expected(&self, learned: Density) -> u64 {
-        let seconds = Span { from: self.reached, before: self.span.before }.seconds();
-        let foreign = if self.pages < PAGES_TO_MEASURE { learned } else { Density::of(self.foreign, seconds.max(1)) };
-        let left = Span { from: self.span.from, before: self.reached }.seconds();
-        self.wanted.saturating_add(foreign.objects_in(left)).div_ceil(OBJECTS_PER_CALL)
-    }
 }
 
 impl<'p> Listing<'p> {
