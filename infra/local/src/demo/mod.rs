@@ -240,7 +240,7 @@ fn message(report: &Report, outage: Outage) -> String {
     match outage {
         Outage::Begins | Outage::GoesOn => "Stripe is away: nothing is passed, nothing is called healthy".to_owned(),
         Outage::Ahead | Outage::Over => {
-            format!("{}: {} findings opened", report.outcome.as_str(), report.findings_opened)
+            format!("{}, findings opened: {}", report.outcome.as_str(), report.findings_opened)
         }
     }
 }
