@@ -203,6 +203,27 @@ async fn a_rotated_password_is_picked_up_without_a_failed_tick() {
 }
 
 #[tokio::test]
+async fn a_login_that_gave_way_to_another_is_picked_up_without_a_failed_tick() {
+    let Some(shop) = Shop::open().await else { return };
+    let login = shop.secret("login", Some(&shop.login(PASSWORD, &json!(5432)))).await;
+    let host = shop.host("forward-scan", &[("DATABASE_SECRET_ARN", &login), ("STRIPE_API_KEY", KEY)]).await;
+    host.answer(json!({})).await;
+
+    // as a rotation between two users does it: the next one's secret is there before the old one may not log in any more, which
+    // Postgres says with 28000 and not with 28P01
+    const NEXT: &str = "shop_login_next";
+    let quoted = NEW_PASSWORD.replace('\'', "''");
+    let create = format!("create role {NEXT} login password '{quoted}' in role reconciler_scan, reconciler_writer");
+    shop.world.owner.batch_execute(&create).await.unwrap();
+    shop.put(&login, &shop.login(NEW_PASSWORD, &json!(5432)).replace(LOGIN, NEXT)).await;
+    shop.world.owner.batch_execute(&format!("alter role {LOGIN} nologin")).await.unwrap();
+    shop.end_sessions().await;
+    host.answer(json!({})).await;
+    let log = quiet(host);
+    assert_eq!(log.matches("Postgres refused the login; trying").count(), 1, "{log}");
+}
+
+#[tokio::test]
 async fn a_rotated_key_is_picked_up_in_the_same_tick() {
     let Some(shop) = Shop::open().await else { return };
     let key = shop.secret("key", Some(KEY)).await;
