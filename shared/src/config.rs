@@ -5,6 +5,7 @@
 
 mod database;
 mod reverse;
+mod review;
 mod secret;
 
 use std::fmt;
@@ -16,6 +17,7 @@ use crate::store::Keyset;
 
 pub use database::{CaBundle, DatabaseLogin, DatabaseSettings, StoredLogin};
 pub use reverse::{Marker, ReverseSettings};
+pub use review::ReviewDesk;
 pub use secret::{Secret, SecretArn, SecretSource};
 
 /// Where settings come from: the value of a key, if it is set.

@@ -75,7 +75,7 @@ impl Shop {
     /// The worker's own write of what Stripe has told it, by the one write path.
     async fn write(&self) -> WriteOutcome {
         let evidence = json!({"external_ref": "pi_1", "source": "checkout"});
-        transition(&self.writer, &self.payment, Transition::Succeeded, &evidence, None).await.unwrap()
+        transition(&self.writer, &self.payment, Transition::Succeeded, &evidence, None, None).await.unwrap()
     }
 
     async fn sweep(&self) -> Report {

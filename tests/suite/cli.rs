@@ -210,7 +210,13 @@ async fn exit_codes_and_one_clear_error_each() {
         (vec!["migrate", "--adapter", "no-such-file.sql"], vec![], 2, "no-such-file.sql"),
         (vec!["forward-scan"], vec![("DATABASE_URL", "postgres://u:hush@127.0.0.1:1/x")], 1, "127.0.0.1:1/x"),
         (vec!["forward-scan"], vec![("DATABASE_URL", empty.as_str())], 1, "apply an adapter"),
-        (vec!["release", "--job", "x", "--revision", "1"], vec![], 1, "nothing is released"),
+        (vec!["review", "list"], vec![], 2, "the request is not JSON"),
+        (
+            vec!["review", "{\"action\": \"list\"}"],
+            vec![("DATABASE_URL", "")],
+            2,
+            "the setting DATABASE_URL is missing",
+        ),
     ] {
         let (ended, stdout, stderr) = shop.tick(&arguments, &settings).ended().await;
         assert_eq!(ended, code, "{arguments:?} {settings:?}: {stderr}");
@@ -267,8 +273,11 @@ async fn a_withheld_batch_reports_fails_and_is_released_by_command() {
     let command = "release --job payments-vs-stripe --revision 0";
     assert!(stderr.contains(command), "{stderr}");
     assert_eq!(shop.world.number("select count(*) from reconciliation.observation").await, 0);
-    let arguments: Vec<&str> = command.split(' ').collect();
-    assert_eq!(shop.tick(&arguments, &[]).ended().await.0, 0);
+    let release = "{\"action\": \"decide\", \"decision\": \"release\", \"job\": \"payments-vs-stripe\", \"revision\": 0, \"note\": \"a test shop\"}";
+    let (code, stdout, stderr) = shop.tick(&["review", release], &[]).ended().await;
+    assert_eq!((code, &lines(&stdout)[0]["result"]), (0, &"released".into()), "{stderr}");
+    let (code, stdout, stderr) = shop.tick(&["review", release], &[]).ended().await;
+    assert_eq!((code, &lines(&stdout)[0]["reason"]), (1, &"not_withheld".into()), "{stderr}");
     let (code, stdout, stderr) = shop.tick(&["forward-scan"], &[]).ended().await;
     assert_eq!((code, &lines(&stdout)[0]["needs_review"]), (0, &55.into()), "{stderr}");
 }
@@ -356,7 +365,7 @@ async fn migrating_twice_and_two_at_once_is_the_same_as_once() {
     }
     let db = connect(&url).await;
     let versions = "select count(*) from reconciliation.applied_migration";
-    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 11);
+    assert_eq!(db.query_one(versions, &[]).await.unwrap().get::<_, i64>(0), 12);
 }
 
 #[tokio::test]

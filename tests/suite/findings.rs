@@ -85,11 +85,7 @@ async fn a_finding_that_a_person_accepted_stays_closed_until_something_changes()
     let world = World::new().await;
     world.pair("pi_1", "paid", "canceled").await;
     world.cycle().await;
-    world
-        .owner
-        .batch_execute("update reconciliation.finding set resolved_at = last_seen_at, resolution = 'accepted'")
-        .await
-        .unwrap();
+    world.accept().await;
     for _ in 0..3 {
         assert_eq!(world.cycle().await[0].findings_opened, 0);
     }

@@ -38,6 +38,9 @@ create trigger gate before insert or update on reconciliation.outbox for each ro
 create trigger gate before update on reconciliation.finding for each row execute function gates.stand();
 create trigger gate before insert on reconciliation.webhook_inbox for each row execute function gates.stand();
 create trigger gate before update on reconciliation.observation for each row execute function gates.stand();
+create trigger gate before insert on reconciliation.review for each row execute function gates.stand();
+create constraint trigger gate_at_commit after insert on reconciliation.review
+    deferrable initially deferred for each row execute function gates.stand();
 create constraint trigger gate_at_commit after insert or update on reconciliation.outbox
     deferrable initially deferred for each row execute function gates.stand();
 create constraint trigger gate_at_commit after insert on reconciliation.webhook_inbox

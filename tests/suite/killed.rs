@@ -12,15 +12,15 @@ use crate::lambda::{Ended, Host};
 use crate::webhook::{SECRET, delivery, event, signed};
 use crate::world::{World, connect};
 
-const ACTOR: i32 = 1;
+pub(crate) const ACTOR: i32 = 1;
 /// More places than any of them has.
-const PLACES_MAX: u32 = 100;
+pub(crate) const PLACES_MAX: u32 = 100;
 const LEASES_RUN_OUT: &str =
     "update reconciliation.outbox set lease_expires_at = '2020-01-01' where lease_expires_at > now()";
 
 /// Invokes a function once, lets it pass so many gates, and kills it at the next: what it has printed by then. `None` where it
 /// has ended before.
-async fn killed_behind(gates: &Gates, host: Host, payload: Value, passed: u32) -> Option<String> {
+pub(crate) async fn killed_behind(gates: &Gates, host: Host, payload: Value, passed: u32) -> Option<String> {
     let mut invocation = Box::pin(host.invoke(payload));
     for gate in 0..=passed {
         let turn = loop {

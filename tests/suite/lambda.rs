@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use lambda_simulator::Simulator;
+use lambda_simulator::{InvocationBuilder, Simulator};
 use local::sandbox::{self, Sandbox};
 use serde_json::{Value, json};
 
@@ -42,7 +42,22 @@ impl Host {
 
     pub(crate) async fn invoke(&self, payload: Value) -> Ended {
         let id = self.simulator.enqueue_payload(payload).await;
-        let state = self.simulator.wait_for_invocation_complete(&id, Duration::from_secs(60)).await.unwrap();
+        self.ended(&id).await
+    }
+
+    /// The answer to an invocation for whose caller Cognito vouches.
+    pub(crate) async fn answer_to(&self, identity: &str, payload: Value) -> Value {
+        let identity = json!({"cognitoIdentityId": identity, "cognitoIdentityPoolId": "eu-west-1:pool"}).to_string();
+        let invocation = InvocationBuilder::new().payload(payload).cognito_identity(identity).build().unwrap();
+        let id = self.simulator.enqueue(invocation).await;
+        match self.ended(&id).await {
+            Ended::Answered(answer) => answer,
+            Ended::Failed { error_type, message } => panic!("{error_type}: {message}"),
+        }
+    }
+
+    async fn ended(&self, id: &str) -> Ended {
+        let state = self.simulator.wait_for_invocation_complete(id, Duration::from_secs(60)).await.unwrap();
         match (state.response, state.error) {
             (Some(response), None) => Ended::Answered(response.payload),
             (_, Some(error)) => Ended::Failed { error_type: error.error_type, message: error.error_message },
@@ -133,7 +148,7 @@ async fn a_panic_is_reported_and_survived() {
 async fn a_refused_key_and_a_withheld_batch_have_types_of_their_own() {
     for (fault, error_type, words) in [
         (sandbox::Fault::InvalidKey, "StripeKeyRefused", "Stripe refused the key"),
-        (sandbox::Fault::WrongMode, "BatchWithheld", "cargo tick release --job payments-vs-stripe --revision 0"),
+        (sandbox::Fault::WrongMode, "BatchWithheld", "cargo review release --job payments-vs-stripe --revision 0"),
     ] {
         let world = World::new().await;
         let insert = "insert into payments (order_id, stripe_payment_intent_id, status, created_at, updated_at)

@@ -34,6 +34,8 @@ mod repair_races;
 mod reverse;
 mod reverse_orphans;
 mod reverse_overlap;
+mod review;
+mod review_desk;
 mod schedule;
 mod second_adapter;
 mod secrets;

@@ -298,8 +298,7 @@ async fn the_retrieve_decides_what_becomes_a_finding_and_an_open_one_needs_none(
     assert_eq!(world.texts(seen).await, ["true"]);
 
     // what a person accepted neither opens nor costs a request, as long as it is the same
-    let accepted = "update reconciliation.finding set resolved_at = last_seen_at, resolution = 'accepted'";
-    world.owner.batch_execute(accepted).await.unwrap();
+    world.accept().await;
     let report = world.reverse_in(&world.scan, &Steps::Unwatched, None, &input).await.unwrap();
     assert_eq!((report.findings_opened, world.stripe.requests().len()), (0, 5));
 }

@@ -206,8 +206,7 @@ async fn an_orphan_that_a_person_accepted_stays_closed_until_it_changes() {
     world.reverse().await;
     world.pass(11);
     world.reverse().await;
-    let accept = "update reconciliation.finding set resolved_at = last_seen_at, resolution = 'accepted'";
-    world.owner.batch_execute(accept).await.unwrap();
+    world.accept().await;
     for _ in 0..5 {
         world.pass(60);
         assert_eq!(world.reverse().await.findings_opened, 0);

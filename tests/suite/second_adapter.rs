@@ -61,6 +61,6 @@ async fn sweep_webhook_dispatcher_and_scan_work_with_an_adopters_own_write_port(
     }
     assert_eq!(world.texts(findings).await, expected);
     let evidence = json!({"external_ref": "pi_4"});
-    let refused = transition(&writer, &PaymentId::new(&raced), Transition::ReversePaid, &evidence, None).await;
+    let refused = transition(&writer, &PaymentId::new(&raced), Transition::ReversePaid, &evidence, None, None).await;
     assert!(bootstrap::chain(&refused.unwrap_err()).contains("belongs to a person"));
 }

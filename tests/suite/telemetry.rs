@@ -5,9 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use bootstrap::metrics::catalogue::{self, FUNCTIONS, Function, Metric, NAMESPACE, RecordKind};
 use bootstrap::metrics::{Record, lines, scan_records};
 use dispatch::DispatchReport;
-use lag_metric::{FindingsReport, JobReport, LagReport, OutboxReport};
+use lag_metric::{FindingsReport, JobReport, LagReport, OutboxReport, QueueReport};
 use local::sandbox::{self, Sandbox};
 use reconciler::telemetry::{Outcome, Report, ReverseFigures, SweepFacts};
+use review::decide::{Recorded, Refused};
+use review::digest::Digest;
+use review::list::Totals;
+use review::{Answer, Desk};
 use serde_json::{Value, json};
 use webhook::Delivery;
 
@@ -129,6 +133,9 @@ fn lag_report() -> LagReport {
             open: 31,
             oldest_seconds: 32,
         }],
+        review_queue: ["under_1h", "1h_to_24h", "1d_to_3d", "over_3d"]
+            .map(|age_band| QueueReport { age_band, open: 41 }),
+        snoozed: 42,
         commands: OutboxReport { waiting: 10, oldest_seconds: 11, dead: 12 },
         events: OutboxReport { waiting: 13, oldest_seconds: 14, dead: 15 },
         budget_used_permille: 16,
@@ -269,9 +276,9 @@ fn the_dispatcher_the_webhook_and_the_lag_emit_every_metric() {
     assert_eq!((read[0].metrics["Refused"], read[0].metrics["Received"], read[0].metrics["Written"]), (1, 1, 0));
 
     let read = written(&lag_metric::metrics::records(&lag_report()));
-    assert_eq!(read.len(), 3, "the tick, a job, a kind");
-    let [by_job, by_kind] = catalogue::LAG_METRIC.further else { panic!("two further kinds of record") };
-    for (record, kind) in read.iter().zip([&catalogue::LAG_METRIC.tick, by_job, by_kind]) {
+    assert_eq!(read.len(), 7, "the tick, a job, a kind, four bands");
+    let [by_job, by_kind, by_age] = catalogue::LAG_METRIC.further else { panic!("three further kinds of record") };
+    for (record, kind) in read.iter().zip([&catalogue::LAG_METRIC.tick, by_job, by_kind, by_age]) {
         assert_is(record, &catalogue::LAG_METRIC, kind);
     }
     golden(
@@ -288,6 +295,7 @@ fn the_dispatcher_the_webhook_and_the_lag_emit_every_metric() {
             ("WindowAge", 20),
             ("OpenFindings", 8),
             ("OldestFinding", 9),
+            ("Snoozed", 42),
             ("CommandsWaiting", 10),
             ("OldestCommand", 11),
             ("CommandsDead", 12),
@@ -307,6 +315,41 @@ fn the_dispatcher_the_webhook_and_the_lag_emit_every_metric() {
         ("missed_success", "repairable")
     );
     golden(&read[2], &[("OpenFindings", 31), ("OldestFinding", 32)]);
+    assert_eq!(read[3].dimensions["AgeBand"], "under_1h");
+    golden(&read[3], &[("ReviewQueue", 41)]);
+}
+
+#[test]
+fn the_desks_emit_every_metric() {
+    let recorded = |decision| {
+        Answer::Recorded(Recorded {
+            review: 1,
+            decision,
+            result: "accepted",
+            finding: Some(2),
+            job: None,
+            who: "ann".to_owned(),
+            who_is: "cognito",
+            waited_seconds: 3_600,
+        })
+    };
+    let read = written(&review::metrics::records(Desk::Deciding, &recorded("accept"), 7));
+    assert_eq!(read.len(), 2, "the request, the decision");
+    assert_is(&read[0], &catalogue::REVIEW_DECIDE, &catalogue::REVIEW_DECIDE.tick);
+    golden(&read[0], &[("Failed", 0), ("Duration", 7), ("RequestsRefused", 0), ("Decisions", 1), ("Digests", 0)]);
+    assert_is(&read[1], &catalogue::REVIEW_DECIDE, &catalogue::BY_DECISION);
+    assert_eq!(read[1].dimensions["Decision"], "accept");
+    golden(&read[1], &[("Decisions", 1), ("TimeToDecision", 3_600)]);
+
+    let digest = Answer::Digest(Digest { day: "2026-12-01".to_owned(), announced: true, totals: Totals::default() });
+    let read = written(&review::metrics::records(Desk::Deciding, &digest, 7));
+    golden(&read[0], &[("Failed", 0), ("Duration", 7), ("RequestsRefused", 0), ("Decisions", 0), ("Digests", 1)]);
+
+    let refused = Answer::Refused(Refused { reason: "closed", message: String::new() });
+    let read = written(&review::metrics::records(Desk::Reading, &refused, 7));
+    assert_eq!(read.len(), 1);
+    assert_is(&read[0], &catalogue::REVIEW, &catalogue::REVIEW.tick);
+    golden(&read[0], &[("Failed", 0), ("Duration", 7), ("RequestsRefused", 1)]);
 }
 
 #[test]
@@ -337,7 +380,9 @@ fn functions_and_jobs_have_the_names_that_the_catalogue_says() {
             reverse_scan::FUNCTION,
             dispatch::FUNCTION,
             "webhook",
-            lag_metric::FUNCTION
+            lag_metric::FUNCTION,
+            "review",
+            "review-decide"
         ]
     );
     assert_eq!(lag_metric::JOBS, [forward_scan::JOB, sweep::JOB, reverse_scan::JOB]);
@@ -347,6 +392,15 @@ fn functions_and_jobs_have_the_names_that_the_catalogue_says() {
 /// Of a process's output: its records with one dimension, and those with more.
 fn ticks_in(stdout: &str) -> (Vec<Read>, Vec<Read>) {
     records_in(stdout).into_iter().partition(|read| read.dimensions.len() == 1)
+}
+
+/// A function's program with the settings that make it that function.
+async fn started(function: &Function, settings: &[(&str, &str)]) -> Host {
+    let (program, further) = match function.name {
+        "review-decide" => ("review", &[("REVIEW_DESK", "decide")][..]),
+        name => (name, &[][..]),
+    };
+    Host::new(&binaries().join(program), &[settings, further].concat()).await
 }
 
 #[tokio::test]
@@ -365,7 +419,7 @@ async fn each_real_function_emits_one_record_a_tick_and_one_line() {
         ("STRIPE_LIVEMODE", "false"),
     ];
     for function in FUNCTIONS {
-        let host = Host::new(&binaries().join(function.name), &settings).await;
+        let host = started(&function, &settings).await;
         host.answer(json!({})).await;
         host.answer(json!({})).await;
         let (stdout, stderr) = host.kill();
@@ -417,7 +471,7 @@ async fn an_error_and_a_panic_emit_the_ticks_record_too() {
     for function in FUNCTIONS {
         // the settings are missing, then the database is out of reach
         for settings in [vec![], [("DATABASE_URL", unreachable)].into_iter().chain(stripe).collect()] {
-            let host = Host::new(&binaries().join(function.name), &settings).await;
+            let host = started(&function, &settings).await;
             if function == catalogue::WEBHOOK {
                 host.answer(json!({})).await; // Stripe is told 5xx
             } else {

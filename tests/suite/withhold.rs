@@ -14,7 +14,7 @@ async fn withheld(world: &World) -> (i64, String, Box<Report>) {
     let RunError::Withheld { revision, report, job, .. } = error else { panic!("{error:?}") };
     assert_eq!(report.outcome, Outcome::Withheld);
     assert_eq!(world.written().await, before, "nothing is written");
-    assert!(text.contains(&format!("cargo tick release --job {job} --revision {revision}")), "{text}");
+    assert!(text.contains(&format!("cargo review release --job {job} --revision {revision}")), "{text}");
     (revision, text, report)
 }
 

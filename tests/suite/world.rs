@@ -355,6 +355,20 @@ impl World {
         self.texts("select kind, verdict, coalesce(resolution, 'open') from reconciliation.finding order by id").await
     }
 
+    /// A person accepts whatever is open.
+    pub(crate) async fn accept(&self) {
+        let accept = "with decided as (
+                          insert into reconciliation.review
+                              (finding_id, revision, decision, who, who_is, note, evidence, decided_at)
+                          select id, revision, 'accept', 'me', 'database_login', 'agreed', '{}', last_seen_at
+                          from reconciliation.finding where resolved_at is null
+                          returning id, finding_id)
+                      update reconciliation.finding f
+                      set resolved_at = f.last_seen_at, resolution = 'accepted', review_id = d.id
+                      from decided d where d.finding_id = f.id";
+        self.owner.batch_execute(accept).await.expect("accept");
+    }
+
     /// The outbox in order: `kind type`.
     pub(crate) async fn outbox(&self) -> Vec<String> {
         self.texts("select kind, type from reconciliation.outbox order by id").await

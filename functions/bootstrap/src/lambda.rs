@@ -79,6 +79,17 @@ where
     .await
 }
 
+/// What Lambda says of an invocation, beside its payload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Invocation {
+    /// Lambda's id of the request, by which CloudTrail knows its caller.
+    pub request_id: String,
+    /// The id of the identity that Cognito vouches for. To a plain invocation Lambda names nobody.
+    pub cognito_identity: Option<String>,
+    /// The time at which to stop issuing calls.
+    pub deadline: Timestamp,
+}
+
 /// Serves invocations with `handle`, which is given the payload and the time at which to stop issuing calls. Any JSON is a
 /// valid payload.
 pub async fn serve<F, R>(handle: F) -> Result<(), Error>
@@ -86,11 +97,24 @@ where
     F: AsyncFn(Value, Timestamp) -> Result<R, Failed>,
     R: Serialize,
 {
+    serve_invocations(async |payload, invocation: Invocation| handle(payload, invocation.deadline).await).await
+}
+
+/// The same for a function that has to know who is behind an invocation.
+pub async fn serve_invocations<F, R>(handle: F) -> Result<(), Error>
+where
+    F: AsyncFn(Value, Invocation) -> Result<R, Failed>,
+    R: Serialize,
+{
     let handle = &handle;
     lambda_runtime::run(service_fn(move |event: LambdaEvent<Value>| async move {
-        let deadline = Timestamp::from(event.context.deadline()) - RESERVE;
+        let invocation = Invocation {
+            deadline: Timestamp::from(event.context.deadline()) - RESERVE,
+            request_id: event.context.request_id,
+            cognito_identity: event.context.identity.map(|identity| identity.identity_id),
+        };
         // on the heap: the compiler's own depth is limited
-        let ended = Box::pin(handle(event.payload, deadline)).await;
+        let ended = Box::pin(handle(event.payload, invocation)).await;
         if let Err(failed) = &ended {
             tracing::error!(error_type = failed.error_type, error = %failed.message, "the tick failed");
         }

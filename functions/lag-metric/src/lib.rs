@@ -38,7 +38,7 @@ use tokio_postgres::{Client, IsolationLevel};
 
 use pace::{cycle_age, pace_of, seconds_since, since_completed};
 use queries::{Cursor, Findings, Waiting, Window};
-pub use report::{FindingsReport, JobReport, LagReport, OutboxReport};
+pub use report::{FindingsReport, JobReport, LagReport, OutboxReport, QueueReport};
 
 /// The name of the function.
 pub const FUNCTION: &str = "lag-metric";
@@ -162,6 +162,7 @@ pub async fn run(
         None => 0,
     };
     let findings = queries::findings(&db, now).await?;
+    let queue = queries::review_queue(&db, now).await?;
     let outbox = queries::outbox(&db).await?;
     let budget = queries::budget(&db, &settings.account, now).await?;
     let payments_estimate = queries::payments_estimate(&db).await?;
@@ -185,6 +186,8 @@ pub async fn run(
         open_findings: findings.iter().map(|findings| count(findings.open)).sum(),
         oldest_finding_seconds: age(findings.iter().filter_map(|findings| findings.oldest).min(), now),
         findings: findings.iter().map(|findings| findings_of(findings, now)).collect(),
+        review_queue: queue.bands.map(|(age_band, open)| QueueReport { age_band, open: count(open) }),
+        snoozed: count(queue.snoozed),
         commands: outbox_of(&outbox, "command", now),
         events: outbox_of(&outbox, "event", now),
         budget_used_permille: count(budget.reads_lately).saturating_mul(1_000) / allowed.max(1),

@@ -4,11 +4,11 @@ use bootstrap::metrics::Record;
 use bootstrap::metrics::catalogue::{
     BUDGET_USED_PERMILLE, BY_JOB, COMMANDS_DEAD, COMMANDS_WAITING, CYCLE_AGE, DURATION, EVENTS_DEAD, EVENTS_WAITING,
     FAILED, INFLOW_PERMILLE, LAG, LAG_METRIC, NEVER_VERIFIED, NOT_MET, OLDEST_COMMAND, OLDEST_EVENT, OLDEST_FINDING,
-    OPEN_BY_KIND, OPEN_FINDINGS, PAYMENTS, PROJECTED_CYCLE, SINCE_COMPLETED, STRIPE_READS, THROTTLE_LEVEL, THROUGHPUT,
-    WINDOW_AGE,
+    OPEN_BY_KIND, OPEN_FINDINGS, PAYMENTS, PROJECTED_CYCLE, QUEUE_BY_AGE, REVIEW_QUEUE, SINCE_COMPLETED, SNOOZED,
+    STRIPE_READS, THROTTLE_LEVEL, THROUGHPUT, WINDOW_AGE,
 };
 
-use crate::{FindingsReport, JobReport, LagReport, OutboxReport};
+use crate::{FindingsReport, JobReport, LagReport, OutboxReport, QueueReport};
 
 /// The records of a tick that did not fail.
 pub fn records(report: &LagReport) -> Vec<Record> {
@@ -26,6 +26,8 @@ pub fn records(report: &LagReport) -> Vec<Record> {
         open_findings,
         oldest_finding_seconds,
         findings,
+        review_queue,
+        snoozed,
         commands,
         events,
         budget_used_permille,
@@ -51,6 +53,7 @@ pub fn records(report: &LagReport) -> Vec<Record> {
             (WINDOW_AGE, *reverse_window_age_seconds),
             (OPEN_FINDINGS, *open_findings),
             (OLDEST_FINDING, *oldest_finding_seconds),
+            (SNOOZED, *snoozed),
             (COMMANDS_WAITING, commands_waiting),
             (OLDEST_COMMAND, oldest_command),
             (COMMANDS_DEAD, commands_dead),
@@ -70,5 +73,8 @@ pub fn records(report: &LagReport) -> Vec<Record> {
         let values = vec![(OPEN_FINDINGS, *open), (OLDEST_FINDING, *oldest_seconds)];
         Record::of(&LAG_METRIC, &OPEN_BY_KIND, &[kind, verdict], values)
     });
-    std::iter::once(tick).chain(jobs).chain(kinds).collect()
+    let queue = review_queue.iter().map(|QueueReport { age_band, open }| {
+        Record::of(&LAG_METRIC, &QUEUE_BY_AGE, &[age_band], vec![(REVIEW_QUEUE, *open)])
+    });
+    std::iter::once(tick).chain(jobs).chain(kinds).chain(queue).collect()
 }

@@ -23,7 +23,7 @@ pub const NOT_MET_MAX: i64 = 2_000;
 pub const INFLOW_MAX: i64 = 100_000;
 
 /// The statements and how they are called in errors.
-pub const STATEMENTS: [(&str, &str); 10] = [
+pub const STATEMENTS: [(&str, &str); 11] = [
     ("cursors", include_str!("sql/cursors.sql")),
     ("window", include_str!("sql/window.sql")),
     ("oldest_met", include_str!("sql/oldest_met.sql")),
@@ -31,6 +31,7 @@ pub const STATEMENTS: [(&str, &str); 10] = [
     ("not_met_by_created_at", include_str!("sql/not_met_by_created_at.sql")),
     ("inflow", include_str!("sql/inflow.sql")),
     ("findings", include_str!("sql/findings.sql")),
+    ("review_queue", include_str!("sql/review_queue.sql")),
     ("outbox", include_str!("sql/outbox.sql")),
     ("budget", include_str!("sql/budget.sql")),
     ("payments_estimate", include_str!("sql/payments_estimate.sql")),
@@ -82,6 +83,15 @@ pub struct NotMet {
     pub count: i64,
     /// The oldest creation.
     pub oldest: Option<Timestamp>,
+}
+
+/// What waits for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReviewQueue {
+    /// Each age band's name, and how many findings are in it.
+    pub bands: [(&'static str, i64); 4],
+    /// How many are put off.
+    pub snoozed: i64,
 }
 
 /// Open findings of one kind and verdict.
@@ -210,6 +220,22 @@ pub async fn not_met(
 pub async fn inflow(db: &Transaction<'_>, furthest: Timestamp) -> Result<i64, LagError> {
     let parameters: [Parameter<'_>; 2] = [(&furthest, Type::TIMESTAMPTZ), (&INFLOW_MAX, Type::INT8)];
     row(db, "inflow", &parameters, |row| row.try_get("inflow")).await
+}
+
+/// What waits for a person, by how long it has been open.
+pub async fn review_queue(db: &Transaction<'_>, now: Timestamp) -> Result<ReviewQueue, LagError> {
+    row(db, "review_queue", &[(&now, Type::TIMESTAMPTZ)], |row| {
+        Ok(ReviewQueue {
+            bands: [
+                ("under_1h", row.try_get("under_1h")?),
+                ("1h_to_24h", row.try_get("from_1h")?),
+                ("1d_to_3d", row.try_get("from_1d")?),
+                ("over_3d", row.try_get("from_3d")?),
+            ],
+            snoozed: row.try_get("snoozed")?,
+        })
+    })
+    .await
 }
 
 /// The open findings, and the kinds of those that were closed within the last hour.

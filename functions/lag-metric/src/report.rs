@@ -29,10 +29,14 @@ pub struct LagReport {
     pub jobs: Vec<JobReport>,
     /// Findings that are open.
     pub open_findings: u64,
-    /// The age of the oldest of them; 0 where there is none.
+    /// The age of the oldest of them that no person has put off; 0 where there is none.
     pub oldest_finding_seconds: u64,
     /// The same by kind and verdict; what was closed within the last hour is there with 0.
     pub findings: Vec<FindingsReport>,
+    /// Findings that wait for a person and are not put off, by how long they have been open.
+    pub review_queue: [QueueReport; 4],
+    /// Findings that a person has put off.
+    pub snoozed: u64,
     /// The outbox's commands.
     pub commands: OutboxReport,
     /// The outbox's events.
@@ -73,6 +77,15 @@ pub struct FindingsReport {
     pub open: u64,
     /// The age of the oldest.
     pub oldest_seconds: u64,
+}
+
+/// How many findings of an age wait for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct QueueReport {
+    /// `under_1h`, `1h_to_24h`, `1d_to_3d` or `over_3d`.
+    pub age_band: &'static str,
+    /// How many.
+    pub open: u64,
 }
 
 /// What waits in the outbox.

@@ -32,7 +32,7 @@ pub const UUID_CHECKOUT_ADAPTER: &str = include_str!("../../../migrations/adapte
 const GRANTS: &str = include_str!("../../../migrations/grants.sql");
 
 /// Our versions: name and text. Version 1 comes before the adapter, the others behind it.
-const VERSIONS: [(&str, &str); 11] = [
+const VERSIONS: [(&str, &str); 12] = [
     ("V1__schema_and_roles", include_str!("../../../migrations/V1__schema_and_roles.sql")),
     ("V2__payment_id", include_str!("../../../migrations/V2__payment_id.sql")),
     ("V3__tables", include_str!("../../../migrations/V3__tables.sql")),
@@ -44,6 +44,7 @@ const VERSIONS: [(&str, &str); 11] = [
     ("V9__reverse_scan", include_str!("../../../migrations/V9__reverse_scan.sql")),
     ("V10__lag", include_str!("../../../migrations/V10__lag.sql")),
     ("V11__bulk_learned", include_str!("../../../migrations/V11__bulk_learned.sql")),
+    ("V12__review", include_str!("../../../migrations/V12__review.sql")),
 ];
 
 /// The version up to which the schema must be there for the adapter.

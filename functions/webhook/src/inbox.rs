@@ -162,7 +162,7 @@ async fn apply(within: &Transaction<'_>, event: &Event, asked: Transition) -> Re
                 "external_status": event.external_status,
                 "source": "webhook",
             });
-            let written = transition(within, &PaymentId::new(payment), asked, &evidence, None).await;
+            let written = transition(within, &PaymentId::new(payment), asked, &evidence, None, None).await;
             let failed = |source| InboxError::Transition { event_id: event.id.clone(), source };
             Ok(Outcome::Asked(written.map_err(failed)?))
         }

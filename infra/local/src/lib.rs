@@ -1,6 +1,7 @@
 //! The laptop's stack, for the demo, the tests and the benchmark; nothing here is deployed.
 
 pub mod demo;
+pub mod desk;
 pub mod fake;
 pub mod function_url;
 mod loopback;

@@ -7,6 +7,7 @@ pub mod learned;
 pub mod orphan;
 pub mod payment;
 pub mod plan;
+pub mod review;
 pub mod verdict;
 
 #[cfg(test)]

@@ -133,6 +133,49 @@ pub enum Kind {
     Unexpected(LocalWord, ExternalWord),
 }
 
+impl Kind {
+    /// Every kind there is.
+    pub fn all() -> impl Iterator<Item = Self> {
+        const NAMED: [Kind; 11] = [
+            Kind::MissedSuccess,
+            Kind::MissedCancel,
+            Kind::MissedFailure,
+            Kind::MissingExternally,
+            Kind::PaidLocallyNotExternally,
+            Kind::UnmappedState,
+            Kind::MalformedReference,
+            Kind::NoExternalReference,
+            Kind::StalledInFlight,
+            Kind::OrphanCharge,
+            Kind::UnlinkedCharge,
+        ];
+        const LOCAL: [LocalWord; 4] =
+            [LocalWord::Pending, LocalWord::Finalizing, LocalWord::Expired, LocalWord::Failed];
+        const EXTERNAL: [ExternalWord; 6] = [
+            ExternalWord::Succeeded,
+            ExternalWord::RequiresConfirmation,
+            ExternalWord::RequiresAction,
+            ExternalWord::Processing,
+            ExternalWord::RequiresCapture,
+            ExternalWord::Unknown,
+        ];
+        let pairs = LOCAL.into_iter().flat_map(|local| EXTERNAL.map(|external| Self::Unexpected(local, external)));
+        NAMED.into_iter().chain(pairs)
+    }
+
+    /// Reads a kind's name. `None` where no kind is called so.
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::all().find(|kind| kind.to_string() == text)
+    }
+
+    /// The command that repairs it, where one can.
+    pub fn repair(self) -> Option<Repair> {
+        [Repair::MissedSuccess, Repair::MissedCancel, Repair::MissedFailure]
+            .into_iter()
+            .find(|repair| repair.kind() == self)
+    }
+}
+
 /// A local state in the name of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LocalWord {

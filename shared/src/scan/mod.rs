@@ -78,8 +78,7 @@ pub enum RunError {
     #[error(
         "the batch of job {job} at revision {revision} is withheld and nothing is written: {reason}. Check the key, the \
          account and the reference column first. If these payments really are missing at Stripe, release this batch, once: \
-         `cargo tick release --job {job} --revision {revision}`, or in SQL: update reconciliation.cursor set \
-         released_revision = revision where job = '{job}' and revision = {revision}"
+         at the review desk, or with `cargo review release --job {job} --revision {revision} --note` and the reason"
     )]
     Withheld {
         /// Which job.

@@ -18,7 +18,7 @@ use crate::gateway::Gateway;
 use crate::store::Keyset;
 use crate::store::batch::{Batch, Suspicion, load_batch, load_suspects, load_unfinished};
 use crate::store::commit::{CommitOutcome, CursorMove, commit_batch};
-use crate::store::cursor::{Cursor, Position, read_cursor};
+use crate::store::cursor::{Cursor, Position, note_withheld, read_cursor};
 use crate::store::learned::write_learned;
 use crate::telemetry::{Outcome, Report};
 
@@ -135,6 +135,10 @@ async fn tick<G: Gateway>(
     if cursor.released_revision != Some(cursor.revision)
         && let Some(reason) = reason_to_withhold(deps, &examined, report).await?
     {
+        // the desk shows it; the tick fails for the reason itself, whether that can be kept or not
+        if let Err(error) = note_withheld(deps.db, walk.job, cursor.revision, &reason, now).await {
+            tracing::error!(job = walk.job, error = %chain(&error), "a withheld batch does not show at the review desk");
+        }
         return Err(Failure::Withheld { revision: cursor.revision, reason });
     }
 

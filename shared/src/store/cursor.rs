@@ -1,7 +1,7 @@
 //! Where a job's walk stands.
 
-use tokio_postgres::types::Type;
-use tokio_postgres::{Client, Row};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, GenericClient, Row};
 
 use super::learned::learned_of;
 use super::{Keyset, StoreError};
@@ -82,17 +82,31 @@ fn cursor_of(row: &Row, keyset: Keyset) -> Result<Cursor, tokio_postgres::Error>
     })
 }
 
+/// Keeps that the batch of `revision` is withheld, so that a person can be shown it.
+pub async fn note_withheld(
+    db: &Client,
+    job: &str,
+    revision: i64,
+    reason: &str,
+    now: Timestamp,
+) -> Result<(), StoreError> {
+    let parameters: [(&(dyn ToSql + Sync), Type); 4] =
+        [(&job, Type::TEXT), (&revision, Type::INT8), (&now, Type::TIMESTAMPTZ), (&reason, Type::TEXT)];
+    let kept = db.query_typed(include_str!("sql/cursor_withhold.sql"), &parameters).await;
+    kept.map(drop).map_err(|source| StoreError::Withhold { job: job.to_owned(), source })
+}
+
 /// What came of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Release {
     /// The batch of this revision goes through at the next tick, and no other.
     Released,
-    /// The cursor is at another revision by now, or there is no such job.
+    /// No batch is withheld at this revision, it was released before, or there is no such job.
     Outdated,
 }
 
 /// A person has looked at the withheld batch of `revision` and lets it through, this once.
-pub async fn release(db: &Client, job: &str, revision: i64) -> Result<Release, StoreError> {
+pub async fn release(db: &impl GenericClient, job: &str, revision: i64) -> Result<Release, StoreError> {
     let released = db
         .query_typed(include_str!("sql/cursor_release.sql"), &[(&job, Type::TEXT), (&revision, Type::INT8)])
         .await

@@ -117,6 +117,15 @@ pub enum StoreError {
     /// References that Stripe once knew could not be read.
     #[error("could not read references that Stripe is known to have")]
     KnownPresent(#[source] tokio_postgres::Error),
+    /// That a batch is withheld could not be kept.
+    #[error("could not keep that the batch of job {job} is withheld")]
+    Withhold {
+        /// Which job.
+        job: String,
+        /// What Postgres said.
+        #[source]
+        source: tokio_postgres::Error,
+    },
     /// A withheld batch could not be released.
     #[error("could not release the withheld batch of job {job}")]
     Release {

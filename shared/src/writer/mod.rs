@@ -122,13 +122,14 @@ pub async fn apply_command(
 }
 
 /// Asks the canonical writer, within the caller's transaction if it has one. `evidence` is a JSON object that names
-/// `external_ref`, the PaymentIntent that was seen.
+/// `external_ref`, the PaymentIntent that was seen. `review_id`: the review that decided so, which a person's transition needs.
 pub async fn transition(
     db: &impl GenericClient,
     payment_id: &PaymentId,
     transition: Transition,
     evidence: &Value,
     finding_id: Option<i64>,
+    review_id: Option<i64>,
 ) -> Result<WriteOutcome, WriterError> {
     let failed = |source| WriterError::Transition {
         payment_id: payment_id.to_string(),
@@ -143,6 +144,7 @@ pub async fn transition(
                 (&transition.as_str(), Type::TEXT),
                 (&Json(evidence), Type::JSONB),
                 (&finding_id, Type::INT8),
+                (&review_id, Type::INT8),
             ],
         )
         .await

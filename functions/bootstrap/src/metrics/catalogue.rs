@@ -16,6 +16,10 @@ pub const KIND: &str = "Kind";
 pub const VERDICT: &str = "Verdict";
 /// A job's name.
 pub const JOB: &str = "Job";
+/// What a person decided: accept, apply, retry, snooze or release.
+pub const DECISION: &str = "Decision";
+/// How long a finding has been open: `under_1h`, `1h_to_24h`, `1d_to_3d` or `over_3d`.
+pub const AGE_BAND: &str = "AgeBand";
 
 /// In what a metric is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -214,6 +218,18 @@ pub const BUDGET_USED_PERMILLE: Metric = gauge("BudgetUsedPermille", Unit::None)
 pub const THROTTLE_LEVEL: Metric = gauge("ThrottleLevel", Unit::None);
 /// Requests in the last 30 days.
 pub const STRIPE_READS: Metric = gauge("StripeReads30Days", Unit::Count);
+/// Decisions that were written.
+pub const DECISIONS: Metric = sum("Decisions");
+/// Requests that could not be used, and decisions that did not stand.
+pub const REQUESTS_REFUSED: Metric = sum("RequestsRefused");
+/// From the opening of a finding to the decision about it.
+pub const TIME_TO_DECISION: Metric = gauge("TimeToDecision", Unit::Seconds);
+/// Daily summaries that were put into the outbox.
+pub const DIGESTS: Metric = sum("Digests");
+/// Findings that wait for a person, and are not put off.
+pub const REVIEW_QUEUE: Metric = gauge("ReviewQueue", Unit::Count);
+/// Findings that a person has put off.
+pub const SNOOZED: Metric = gauge("Snoozed", Unit::Count);
 /// How long the cycle that runs has been running.
 pub const CYCLE_AGE: Metric = gauge("CycleAge", Unit::Seconds);
 /// How long ago a whole cycle completed.
@@ -301,6 +317,9 @@ pub const MOVED_BY_KIND: RecordKind =
 pub const OPEN_BY_KIND: RecordKind =
     RecordKind { dimensions: &[FUNCTION, KIND, VERDICT], metrics: &[OPEN_FINDINGS, OLDEST_FINDING] };
 
+/// What waits for a person, by how long it has been open; all bands in each tick.
+pub const QUEUE_BY_AGE: RecordKind = RecordKind { dimensions: &[FUNCTION, AGE_BAND], metrics: &[REVIEW_QUEUE] };
+
 /// The jobs.
 pub const BY_JOB: RecordKind = RecordKind { dimensions: &[FUNCTION, JOB], metrics: &[CYCLE_AGE, SINCE_COMPLETED] };
 
@@ -373,6 +392,7 @@ pub const LAG_METRIC: Function = Function {
         WINDOW_AGE,
         OPEN_FINDINGS,
         OLDEST_FINDING,
+        SNOOZED,
         COMMANDS_WAITING,
         OLDEST_COMMAND,
         COMMANDS_DEAD,
@@ -383,9 +403,24 @@ pub const LAG_METRIC: Function = Function {
         THROTTLE_LEVEL,
         STRIPE_READS,
     ]),
-    further: &[BY_JOB, OPEN_BY_KIND],
+    further: &[BY_JOB, OPEN_BY_KIND, QUEUE_BY_AGE],
+};
+
+/// The decisions that were written.
+pub const BY_DECISION: RecordKind =
+    RecordKind { dimensions: &[FUNCTION, DECISION], metrics: &[DECISIONS, TIME_TO_DECISION] };
+
+/// `review`: a record for each request.
+pub const REVIEW: Function =
+    Function { name: "review", tick: tick(&[FAILED, DURATION, REQUESTS_REFUSED]), further: &[] };
+
+/// `review-decide`: a record for each request, and one for a decision that was written.
+pub const REVIEW_DECIDE: Function = Function {
+    name: "review-decide",
+    tick: tick(&[FAILED, DURATION, REQUESTS_REFUSED, DECISIONS, DIGESTS]),
+    further: &[BY_DECISION],
 };
 
 /// All functions that emit metrics.
-pub const FUNCTIONS: [Function; 7] =
-    [FORWARD_SCAN, UNFINISHED_SCAN, SWEEP, REVERSE_SCAN, DISPATCH, WEBHOOK, LAG_METRIC];
+pub const FUNCTIONS: [Function; 9] =
+    [FORWARD_SCAN, UNFINISHED_SCAN, SWEEP, REVERSE_SCAN, DISPATCH, WEBHOOK, LAG_METRIC, REVIEW, REVIEW_DECIDE];

@@ -1,10 +1,12 @@
 -- Purpose: the open findings by kind and verdict. What was closed within the last hour is named with zero, so that a graph
 --   comes down and an alarm ends.
 -- Parameters: 1 now timestamptz.
--- Returns: one row for a kind and verdict: open bigint; oldest timestamptz, null where none is open.
+-- Returns: one row for a kind and verdict: open bigint; oldest timestamptz, of those that nobody has put off,
+--   null where there is none.
 -- Locks: none.
 with open_now as (
-    select f.kind, f.verdict, count(*) as open, min(f.detected_at) as oldest
+    select f.kind, f.verdict, count(*) as open,
+        min(f.detected_at) filter (where coalesce(f.snoozed_until <= $1::timestamptz, true)) as oldest
     from reconciliation.finding f
     where f.resolved_at is null
     group by f.kind, f.verdict

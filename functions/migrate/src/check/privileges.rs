@@ -1,5 +1,6 @@
 //! Who may do what. The reconciler cannot change a payment if and only if neither its roles nor everybody may write to the
-//! view, to any table behind it, or call the write port; the canonical writer is for `reconciler_writer` alone.
+//! view, to any table behind it, or call the write port; the canonical writer is for `reconciler_writer`, and with a person's
+//! review for `reconciler_reviewer`, alone. Reviews are added by the latter and changed by nobody.
 //!
 //! What is asked is what a role may do in the end, through whatever membership, ownership or grant to everybody.
 
@@ -15,7 +16,8 @@ pub(super) async fn check(transaction: &Transaction<'_>, checked: &mut Checked) 
         checked.errors.push(defect(row).map_err(CheckError::Privileges)?);
     }
     checked.looked_at.push(
-        "what the three roles and PUBLIC may do with the view, the tables behind it, and the functions".to_owned(),
+        "what the four roles and PUBLIC may do with the view, the tables behind it, the reviews, and the functions"
+            .to_owned(),
     );
     Ok(())
 }
@@ -36,6 +38,14 @@ fn defect(row: &Row) -> Result<Defect, tokio_postgres::Error> {
         "may_become" => Defect::new(
             format!("the role {role} may take on {object}, and with it change payments"),
             format!("`revoke {object} from {role}`; a login is given one of the roles"),
+        ),
+        "may_decide" => Defect::new(
+            format!("the role {role} may write a review, and with it let a person's transition through"),
+            format!("{again}; if it stays, take the right from the roles that {role} is a member of"),
+        ),
+        "may_rewrite" => Defect::new(
+            format!("the role {role} may change or take away reviews, which are a record"),
+            format!("{again}; if it stays, take the right from the roles that {role} is a member of"),
         ),
         "may_not" => Defect::new(format!("the role {role} may not {object}"), again),
         "public" => Defect::new(format!("everybody (PUBLIC) has {object}"), again),

@@ -4,7 +4,8 @@
 -- Locks: none.
 with recursive wanted as (
     select w.name, r.oid
-    from (values ('reconciler_scan'), ('reconciler_writer'), ('reconciler_metrics')) w (name)
+    from (values
+        ('reconciler_scan'), ('reconciler_writer'), ('reconciler_metrics'), ('reconciler_reviewer')) w (name)
     left join pg_roles r on r.rolname = w.name
 ),
 -- The view and all that it is made of, through views of views.
@@ -24,6 +25,10 @@ ours as (
     select p.oid, p.proname, p.prosecdef, p.proconfig, p.proowner, p.proacl
     from pg_proc p
     where p.pronamespace = to_regnamespace('reconciliation')
+),
+desk as (
+    select to_regclass('reconciliation.review')::oid as oid
+    where to_regclass('reconciliation.review') is not null
 ),
 may_read as (
     select w.name, w.oid
@@ -46,13 +51,13 @@ select 'may_execute', w.name, o.oid::regprocedure::text
 from wanted w
 join ours o
     on o.proname = 'apply_transition'
-    or (o.proname = 'transition' and w.name <> 'reconciler_writer')
+    or (o.proname = 'transition' and w.name not in ('reconciler_writer', 'reconciler_reviewer'))
 where w.oid is not null
   and has_function_privilege(w.oid, o.oid, 'execute')
 union all
 select 'may_become', w.name, writer.name
 from wanted w
-join wanted writer on writer.name = 'reconciler_writer'
+join wanted writer on writer.name in ('reconciler_writer', 'reconciler_reviewer')
 where w.name <> writer.name
   and w.oid is not null
   and writer.oid is not null
@@ -67,6 +72,20 @@ join pg_roles owner on owner.oid = c.relowner
 where w.oid is not null
   and pg_has_role(w.oid, owner.oid, 'member')
 union all
+-- What a person decided is added by the desk alone, and changed by nobody.
+select 'may_decide', w.name, b.oid::regclass::text
+from wanted w
+cross join desk b
+where w.oid is not null
+  and w.name <> 'reconciler_reviewer'
+  and (has_table_privilege(w.oid, b.oid, 'insert') or has_any_column_privilege(w.oid, b.oid, 'insert'))
+union all
+select 'may_rewrite', w.name, b.oid::regclass::text
+from wanted w
+cross join desk b
+where w.oid is not null
+  and (has_table_privilege(w.oid, b.oid, 'update, delete, truncate') or has_any_column_privilege(w.oid, b.oid, 'update'))
+union all
 select 'may_not', m.name, 'use the schema reconciliation'
 from may_read m
 where not has_schema_privilege(m.oid, 'reconciliation', 'usage')
@@ -78,7 +97,7 @@ union all
 select 'may_not', w.name, 'call ' || o.oid::regprocedure
 from wanted w
 join ours o on o.proname = 'transition'
-where w.name = 'reconciler_writer'
+where w.name in ('reconciler_writer', 'reconciler_reviewer')
   and w.oid is not null
   and not has_function_privilege(w.oid, o.oid, 'execute')
 union all

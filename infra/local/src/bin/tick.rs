@@ -16,12 +16,12 @@ use dispatch::DispatchError;
 use forward_scan::unfinished;
 use lag_metric::LagError;
 use reconciler::budget::Share;
-use reconciler::config::{ConfigError, DatabaseSettings, MigrateSettings};
+use reconciler::config::{ConfigError, MigrateSettings};
 use reconciler::domain::Timestamp;
 use reconciler::gateway::StripeClient;
 use reconciler::scan::{Deps, RunError};
-use reconciler::store::cursor::{Release, release};
 use reconciler::telemetry::{Outcome, Report};
+use review::{Answer, Desk, ReviewError};
 use tracing_subscriber::filter::LevelFilter;
 
 /// Ticks without a step forward after which `--until-cycle` gives up: Stripe is away, or somebody else does the work.
@@ -84,14 +84,10 @@ enum Function {
         #[arg(long, requires = "check")]
         json: bool,
     },
-    /// Let a withheld batch through, this once. The error that withheld it names job and revision.
-    Release {
-        /// Which job's batch.
-        #[arg(long)]
-        job: String,
-        /// The revision that the error named.
-        #[arg(long)]
-        revision: i64,
+    /// Ask the review desk: the JSON of an invocation, the JSON of its answer. `cargo review` is the same for people.
+    Review {
+        /// `{"action": "list"}`, say; the README has them all.
+        request: String,
     },
 }
 
@@ -114,7 +110,7 @@ async fn main() -> ExitCode {
         Function::LagMetric => read_lag().await,
         Function::Migrate { check: true, json, adapter: _ } => check_database(json).await,
         Function::Migrate { check: false, json: _, adapter } => migrate_database(adapter.as_deref()).await,
-        Function::Release { job, revision } => release_batch(&job, revision).await,
+        Function::Review { request } => ask_the_desk(&request).await,
     };
     let (message, code) = match ended {
         Ok(()) => return ExitCode::SUCCESS,
@@ -222,17 +218,16 @@ async fn migrate_database(adapter: Option<&str>) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn release_batch(job: &str, revision: i64) -> Result<(), Failure> {
-    let settings = DatabaseSettings::from_lookup(&environment)?;
-    let db = connect_as_owner(&settings).await.map_err(TickError::Database)?;
-    match release(&db, job, revision).await.map_err(TickError::from)? {
-        Release::Released => {
-            eprintln!("released: the next tick of {job} lets this batch through, and no other");
-            Ok(())
-        }
-        Release::Outdated => Err(Failure::Run(format!(
-            "nothing is released: {job} is not at revision {revision} any more, or there is no such job"
-        ))),
+/// Answers with the desk that the request is for. What cannot be read is refused by the one that only reads.
+async fn ask_the_desk(request: &str) -> Result<(), Failure> {
+    let payload: serde_json::Value =
+        serde_json::from_str(request).map_err(|error| Failure::Usage(format!("the request is not JSON: {error}")))?;
+    let desk = review::read(&payload).map_or(Desk::Reading, |request| review::desk_of(&request));
+    let answer = review::Host::from_lookup(&environment, desk)?.answer(&payload, None).await?;
+    print(&answer)?;
+    match answer {
+        Answer::Refused(refused) => Err(Failure::Run(format!("refused: {}", refused.message))),
+        Answer::Listed(_) | Answer::Shown(_) | Answer::Recorded(_) | Answer::Digest(_) => Ok(()),
     }
 }
 
@@ -275,6 +270,23 @@ impl From<LagError> for Failure {
             | LagError::Snapshot(_)
             | LagError::Query { .. }
             | LagError::NoRow { .. } => Self::Run(chain(&error)),
+        }
+    }
+}
+
+impl From<ReviewError> for Failure {
+    fn from(error: ReviewError) -> Self {
+        match error {
+            ReviewError::Settings(_) | ReviewError::Database(DatabaseError::Url(_) | DatabaseError::UrlHost) => {
+                Self::Usage(chain(&error))
+            }
+            ReviewError::Database(_)
+            | ReviewError::Store(_)
+            | ReviewError::Writer(_)
+            | ReviewError::Begin { .. }
+            | ReviewError::Query { .. }
+            | ReviewError::Commit { .. }
+            | ReviewError::Contended { .. } => Self::Run(chain(&error)),
         }
     }
 }

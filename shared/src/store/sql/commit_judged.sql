@@ -108,6 +108,7 @@ helpless as (
         from reconciliation.outbox o
         where o.kind = 'command'
           and o.payload ->> 'finding_id' = f.id::text
+          and o.created_at >= coalesce(f.retried_at, '-infinity') -- a person's retry begins from zero
     ) c
     where w.command is not null
       and f.resolved_at is null

@@ -1,0 +1,217 @@
+//! The review desk's answers for a terminal. Everything that comes from data is shown as text: what would steer a terminal, or
+//! turn the order of the letters around, is replaced.
+
+use std::fmt::Write;
+
+use reconciler::domain::Timestamp;
+use review::Answer;
+use review::list::{Listed, Listing};
+use review::money::amount;
+use review::show::Shown;
+use serde_json::Value;
+
+/// The screen of an answer. It ends in a newline.
+pub fn screen(answer: &Answer, now: Timestamp) -> String {
+    match answer {
+        Answer::Listed(listing) => list(listing, now),
+        Answer::Shown(shown) => show(shown, now),
+        Answer::Recorded(recorded) => {
+            let of = match (&recorded.finding, &recorded.job) {
+                (Some(finding), _) => format!("finding {finding}"),
+                (None, Some(job)) => format!("the batch of {}", plain(job)),
+                (None, None) => "nothing".to_owned(),
+            };
+            let who = plain(&recorded.who);
+            format!("{of}: {} (review {}, on record as decided by {who})\n", recorded.result, recorded.review)
+        }
+        Answer::Digest(digest) => {
+            let new = if digest.announced { "announced" } else { "was announced before" };
+            format!("the summary of {} {new}: {} wait for a person\n", digest.day, digest.totals.waiting)
+        }
+        Answer::Refused(refused) => format!("refused: {}\n", plain(&refused.message)),
+    }
+}
+
+/// A text without control characters and without marks that turn the direction of writing around.
+pub fn plain(text: &str) -> String {
+    let steers = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|letter| if steers(letter) { '\u{fffd}' } else { letter }).collect()
+}
+
+fn or_dash(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), plain)
+}
+
+/// The two largest units.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    let minutes = (now - since).whole_minutes().max(0);
+    match (minutes / 1_440, minutes / 60 % 24, minutes % 60) {
+        (0, 0, minutes) => format!("{minutes} min"),
+        (0, hours, minutes) => format!("{hours} h {minutes} min"),
+        (days, hours, _) => format!("{days} d {hours} h"),
+    }
+}
+
+fn list(listing: &Listing, now: Timestamp) -> String {
+    let totals = &listing.totals;
+    let by_severity: Vec<String> =
+        totals.by_severity.iter().map(|of| format!("{} {}", of.findings, of.severity)).collect();
+    let mut screen = match totals.waiting {
+        0 => "Nothing waits for a person".to_owned(),
+        waiting => format!("{waiting} wait for a person ({})", by_severity.join(", ")),
+    };
+    if let Some(oldest) = totals.oldest {
+        add(&mut screen, format_args!(", the oldest for {}", age(oldest, now)));
+    }
+    add(&mut screen, format_args!("; {} put off, {} being repaired\n", totals.snoozed, totals.repairing));
+    if !totals.money_at_risk.is_empty() {
+        let sums: Vec<String> =
+            totals.money_at_risk.iter().map(|money| amount(money.amount_minor, &plain(&money.currency))).collect();
+        add(&mut screen, format_args!("Money at risk: {}", sums.join(" + ")));
+        if totals.without_amount > 0 {
+            add(&mut screen, format_args!(", and {} of which it is not known", totals.without_amount));
+        }
+        screen.push('\n');
+    }
+    for batch in &listing.withheld {
+        let (job, because) = (plain(&batch.job), plain(&batch.because));
+        add(
+            &mut screen,
+            format_args!(
+                "WITHHELD for {}: {job}, revision {}: {because}\n  let it through: cargo review release --job {job} --revision {} --note …\n",
+                age(batch.withheld_at, now),
+                batch.revision,
+                batch.revision
+            ),
+        );
+    }
+    if !listing.findings.is_empty() {
+        screen.push('\n');
+        screen += &table(&listing.findings, now);
+        add(&mut screen, format_args!("\n{} of {} shown", listing.findings.len(), listing.matching));
+        if let Some(next) = &listing.next {
+            add(&mut screen, format_args!("; the next page: --after {next}"));
+        }
+        screen += ". One of them: cargo review show NUMBER\n";
+    }
+    screen
+}
+
+fn table(findings: &[Listed], now: Timestamp) -> String {
+    let heads = ["finding", "severity", "kind", "payment", "here", "Stripe", "amount", "open for"].map(str::to_owned);
+    let row = |found: &Listed| {
+        let money = found.amount_minor.zip(found.currency.as_deref());
+        [
+            found.finding.to_string(),
+            found.severity.to_owned(),
+            plain(&found.kind),
+            or_dash(found.payment.as_deref().or(found.external_ref.as_deref())),
+            or_dash(found.local_state.as_deref()),
+            or_dash(found.external_status.as_deref()) + if found.stripe_changed { " (changed)" } else { "" },
+            money.map_or_else(|| "-".to_owned(), |(minor, currency)| amount(minor.into(), &plain(currency))),
+            age(found.detected_at, now),
+        ]
+    };
+    let rows: Vec<[String; 8]> = std::iter::once(heads).chain(findings.iter().map(row)).collect();
+    let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max();
+    let widths: Vec<usize> = (0..8).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}
+
+fn show(shown: &Shown, now: Timestamp) -> String {
+    let Shown { finding, severity, kind, verdict, .. } = shown;
+    let mut screen =
+        format!("Finding {finding}: {} ({severity}, {verdict}), revision {}\n", plain(kind), shown.revision);
+    let mut line = |name: &str, text: String| add(&mut screen, format_args!("  {name:<18}{text}\n"));
+    line("payment", or_dash(shown.payment.as_deref()));
+    line("PaymentIntent", or_dash(shown.external_ref.as_deref()));
+    line(
+        "found",
+        format!(
+            "here {}, at Stripe {}",
+            or_dash(shown.local_state.as_deref()),
+            or_dash(shown.external_status.as_deref())
+        ),
+    );
+    line("open for", format!("{}, last seen {} ago", age(shown.detected_at, now), age(shown.last_seen_at, now)));
+    if let Some(resolution) = &shown.resolution {
+        line("closed", plain(resolution));
+    }
+    if let Some(until) = shown.snoozed_until {
+        line("put off until", until.to_string());
+    }
+    if let Some(payment) = &shown.payment_now {
+        let reference = or_dash(payment.external_ref.as_deref());
+        line(
+            "the payment now",
+            format!(
+                "{} with {reference}, changed {} ago",
+                or_dash(payment.state.as_deref()),
+                age(payment.updated_at, now)
+            ),
+        );
+    }
+    if let Some(observation) = &shown.observation {
+        line(
+            "Stripe last said",
+            format!("{}, {} ago", or_dash(observation.external_status.as_deref()), age(observation.observed_at, now)),
+        );
+    }
+    if let Some(url) = &shown.stripe_url {
+        line("look at it", url.clone());
+    }
+    line("evidence", plain(&shown.evidence.to_string()));
+    for (name, rows) in [("decided", &shown.reviews), ("other finding", &shown.earlier), ("outbox", &shown.outbox)] {
+        for row in rows {
+            line(name, members(row));
+        }
+    }
+    let of = format!("{finding} --revision {} --note …", shown.revision);
+    for choice in &shown.choices {
+        let command = match *choice {
+            "apply" => format!("apply {} {of}", shown.transition.unwrap_or_default()),
+            "snooze" => format!("snooze {of} --days …"),
+            choice => format!("{choice} {of}"),
+        };
+        line("decide", format!("cargo review {command}"));
+    }
+    screen
+}
+
+/// The members of a row that are not null, as text.
+fn members(row: &Value) -> String {
+    let members = row.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+    let written = members.map(|(name, value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name} {}", plain(&text))
+    });
+    written.collect::<Vec<_>>().join(", ")
+}
+
+fn add(screen: &mut String, text: std::fmt::Arguments<'_>) {
+    let written = screen.write_fmt(text);
+    debug_assert!(written.is_ok(), "a String takes everything");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_would_steer_a_terminal_is_replaced() {
+        assert_eq!(plain("a\u{1b}[2Jb\nc\u{202e}d <b>\"é🙂 שלום"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d <b>\"é🙂 שלום");
+    }
+
+    #[test]
+    fn an_age_has_its_two_largest_units() {
+        let age = |seconds| age(Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + time::Duration::seconds(seconds));
+        assert_eq!([age(59), age(3_700), age(200_000)], ["0 min", "1 h 1 min", "2 d 7 h"]);
+    }
+}
