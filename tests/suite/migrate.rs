@@ -53,7 +53,8 @@ fn view(column: &str, expression: &str) -> String {
     });
     format!(
         "drop view reconciliation.payment; create view reconciliation.payment as select {} from public.payments p;
-         grant select on reconciliation.payment to reconciler_scan, reconciler_writer, reconciler_metrics",
+         grant select on reconciliation.payment to reconciler_scan, reconciler_writer, reconciler_metrics,
+             reconciler_reviewer",
         columns.join(", ")
     )
 }
@@ -393,7 +394,7 @@ async fn roles_belong_to_the_server_and_are_looked_at_there() {
     let database = cluster.empty_database().await.unwrap();
     let mut db = connect(&database.url()).await;
     let missing = check(&mut db, None).await.unwrap();
-    for role in ["reconciler_scan", "reconciler_writer", "reconciler_metrics"] {
+    for role in ["reconciler_scan", "reconciler_writer", "reconciler_metrics", "reconciler_reviewer"] {
         assert!(lines(&missing.errors).contains(&format!("there is no role {role}").as_str()), "{missing}");
     }
     apply(&mut db, Some(DEFAULT_ADAPTER)).await.unwrap();

@@ -13,7 +13,8 @@ use tokio_postgres::Client;
 use crate::schedule::{Actor, Reached};
 use crate::world::World;
 
-const RESET: &str = "truncate reconciliation.cursor, reconciliation.observation, reconciliation.finding,
+const RESET: &str =
+    "truncate reconciliation.cursor, reconciliation.observation, reconciliation.review, reconciliation.finding,
     reconciliation.outbox, reconciliation.api_budget restart identity";
 
 /// Another process: its own session, and its own view of Stripe, so that what it wrote can be told apart.

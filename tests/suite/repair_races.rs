@@ -23,7 +23,7 @@ use webhook::inbox::{Outcome, receive};
 use crate::gates::{Gates, Run, Session, Stand};
 use crate::world::{World, connect};
 
-const RESET: &str = "truncate reconciliation.cursor, reconciliation.observation, reconciliation.finding,
+const RESET: &str = "truncate reconciliation.cursor, reconciliation.observation, reconciliation.review, reconciliation.finding,
     reconciliation.outbox, reconciliation.webhook_inbox, reconciliation.api_budget, payments, payment_ledger restart identity";
 const OPEN: &str = "select count(*) from reconciliation.outbox where delivered_at is null and dead_at is null";
 /// Events are made by the server's own clock; the world's stands elsewhere.

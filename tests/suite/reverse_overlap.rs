@@ -9,7 +9,8 @@ use tokio_postgres::Client;
 use crate::schedule::{Actor, Reached};
 use crate::world::World;
 
-const RESET: &str = "truncate reconciliation.reverse_window, reconciliation.observation, reconciliation.finding,
+const RESET: &str =
+    "truncate reconciliation.reverse_window, reconciliation.observation, reconciliation.review, reconciliation.finding,
     reconciliation.outbox, reconciliation.orphan_candidate, reconciliation.api_budget restart identity";
 
 /// 230 objects an hour old, newest `pi_229`: a third without a payment, a third drifting, a third good.

@@ -472,10 +472,11 @@ async fn an_error_and_a_panic_emit_the_ticks_record_too() {
         // the settings are missing, then the database is out of reach
         for settings in [vec![], [("DATABASE_URL", unreachable)].into_iter().chain(stripe).collect()] {
             let host = started(&function, &settings).await;
-            if function == catalogue::WEBHOOK {
-                host.answer(json!({})).await; // Stripe is told 5xx
-            } else {
-                host.failure(json!({})).await;
+            match function {
+                catalogue::WEBHOOK => drop(host.answer(json!({})).await), // Stripe is told 5xx
+                catalogue::REVIEW => drop(host.failure(json!({"action": "list"})).await),
+                catalogue::REVIEW_DECIDE => drop(host.failure(json!({"action": "digest"})).await),
+                _ => drop(host.failure(json!({})).await),
             }
             let (stdout, _) = host.kill();
             let (ticks, _) = ticks_in(&stdout);
