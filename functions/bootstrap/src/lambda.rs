@@ -84,6 +84,8 @@ where
 pub struct Invocation {
     /// Lambda's id of the request, by which CloudTrail knows its caller.
     pub request_id: String,
+    /// The ARN that the function was invoked by.
+    pub function_arn: String,
     /// The id of the identity that Cognito vouches for. To a plain invocation Lambda names nobody.
     pub cognito_identity: Option<String>,
     /// The time at which to stop issuing calls.
@@ -111,6 +113,7 @@ where
         let invocation = Invocation {
             deadline: Timestamp::from(event.context.deadline()) - RESERVE,
             request_id: event.context.request_id,
+            function_arn: event.context.invoked_function_arn,
             cognito_identity: event.context.identity.map(|identity| identity.identity_id),
         };
         // on the heap: the compiler's own depth is limited

@@ -4,7 +4,10 @@
 //! - `list`: what is open, the most severe first ([`list`]);
 //! - `show`: one finding with its evidence, its history, and what can be decided ([`show`]);
 //! - `decide`: accept, apply, retry, snooze, release ([`decide`]);
-//! - `digest`: the daily summary as an event ([`digest`]).
+//! - `digest`: the daily summary as an event ([`digest`]);
+//! - `{"describe": true}`: the documentation that CloudWatch shows of a widget.
+//!
+//! The answer is JSON, or a page where a dashboard asks ([`widget`], [`html`]).
 //!
 //! It is deployed twice: many may look ([`Desk::Reading`], with the rights of `reconciler_metrics`), few may decide
 //! ([`Desk::Deciding`], `reconciler_reviewer`). Which of them one may invoke is IAM's business.
@@ -15,11 +18,16 @@
 pub mod caller;
 pub mod decide;
 pub mod digest;
+pub mod html;
 pub mod list;
 pub mod metrics;
 pub mod money;
 pub mod request;
 pub mod show;
+pub mod text;
+pub mod widget;
+
+use std::borrow::Cow;
 
 use bootstrap::database::{Database, DatabaseError};
 use reconciler::config::{ConfigError, DatabaseSettings, Lookup};
@@ -68,6 +76,18 @@ pub enum Answer {
     Digest(Digest),
     /// Nothing is written.
     Refused(Refused),
+    /// The documentation, in Markdown.
+    Described(&'static str),
+}
+
+/// An answer as it is sent.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Body<'a> {
+    /// For a dashboard: a page, or Markdown.
+    Text(Cow<'a, str>),
+    /// For everybody else.
+    Json(&'a Answer),
 }
 
 /// The desk could not answer. Nothing is written.
@@ -137,12 +157,14 @@ impl ReviewError {
 pub struct Host {
     database: Database,
     desk: Desk,
+    decide_arn: Option<String>,
 }
 
 impl Host {
     /// Reads all settings. Calls nothing.
     pub fn from_lookup(lookup: Lookup<'_>, desk: Desk) -> Result<Self, ReviewError> {
-        Ok(Self { database: Database::new(&DatabaseSettings::from_lookup(lookup)?, role_of(desk))?, desk })
+        let database = Database::new(&DatabaseSettings::from_lookup(lookup)?, role_of(desk))?;
+        Ok(Self { database, desk, decide_arn: Desk::decide_arn(lookup) })
     }
 
     /// Which of the two it is.
@@ -150,8 +172,23 @@ impl Host {
         self.desk
     }
 
+    /// An answer as it is to be sent to who sent `payload` to the function with this ARN.
+    pub fn body<'a>(&self, answer: &'a Answer, payload: &Value, function_arn: &str) -> Body<'a> {
+        match (answer, widget::page(payload)) {
+            (Answer::Described(markdown), _) => Body::Text(Cow::Borrowed(markdown)),
+            (_, None) => Body::Json(answer),
+            (_, Some(page)) => {
+                let endpoints = html::Endpoints { this: function_arn, decide: self.decide_arn.as_deref() };
+                Body::Text(html::page(answer, &page, &endpoints).into())
+            }
+        }
+    }
+
     /// Answers a payload. `caller`: who an invocation says is behind it; `None` on a laptop, where it is the database's login.
     pub async fn answer(&self, payload: &Value, caller: Option<&Caller>) -> Result<Answer, ReviewError> {
+        if widget::describes(payload) {
+            return Ok(Answer::Described(include_str!("describe.md")));
+        }
         let request = match read(payload) {
             Ok(request) => request,
             Err(error) => return Ok(refused("request_unusable", error.to_string())),
@@ -206,6 +243,7 @@ impl Answer {
             Self::Recorded(recorded) => json!({"function": function, "outcome": "recorded", "recorded": recorded}),
             Self::Digest(digest) => json!({"function": function, "outcome": "digest", "announced": digest.announced}),
             Self::Refused(refused) => json!({"function": function, "outcome": "refused", "reason": refused.reason}),
+            Self::Described(_) => json!({"function": function, "outcome": "described"}),
         }
     }
 }
@@ -225,7 +263,7 @@ pub fn read(payload: &Value) -> Result<Request, RequestError> {
     if length > REQUEST_MAX {
         return Err(RequestError(format!("the request has {length} bytes; it may have {REQUEST_MAX}")));
     }
-    Request::parse(payload)
+    Request::parse(&widget::request(payload)?)
 }
 
 fn refused(reason: &'static str, message: impl Into<String>) -> Answer {

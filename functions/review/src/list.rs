@@ -15,6 +15,9 @@ use crate::request::{List, Place};
 /// The answer to `list`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Listing {
+    /// As of when.
+    #[serde(with = "time::serde::rfc3339")]
+    pub read_at: Timestamp,
     /// The findings of this page.
     pub findings: Vec<Listed>,
     /// How many the filter leaves.
@@ -157,6 +160,7 @@ pub async fn list(db: &impl GenericClient, request: &List, now: Timestamp) -> Re
     listed.truncate(limit);
     let next = listed.last().filter(|_| more).map(|(place, _)| place.written());
     Ok(Listing {
+        read_at: now,
         findings: listed.into_iter().map(|(_, listed)| listed).collect(),
         matching,
         next,

@@ -17,13 +17,16 @@ async fn main() -> Result<(), lambda::Error> {
     lambda::serve_invocations(async |payload, invocation: Invocation| {
         let tick = Tick::begin(function); // let go of without an end, it has failed
         let host = host.as_ref().map_err(failed)?;
+        let function_arn = invocation.function_arn;
         let identity = invocation.cognito_identity.map_or(Identity::NotKnown, Identity::Cognito);
         let caller = Caller { identity, request_id: Some(invocation.request_id) };
         let answer = host.answer(&payload, Some(&caller)).await.map_err(|error| failed(&error))?;
         let records = metrics::records(host.desk(), &answer, tick.elapsed_ms());
         tick.end(&records);
         logging::log_tick(&answer.summary(host.desk()));
-        Ok(answer)
+        // as a value, for it borrows what ends here
+        serde_json::to_value(host.body(&answer, &payload, &function_arn))
+            .map_err(|error| Failed { error_type: "AnswerUnwritable", message: chain(&error) })
     })
     .await
 }

@@ -15,6 +15,9 @@ use crate::ReviewError;
 /// The answer to `show`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shown {
+    /// As of when.
+    #[serde(with = "time::serde::rfc3339")]
+    pub read_at: Timestamp,
     /// Which.
     pub finding: i64,
     /// To be named in a decision.
@@ -170,6 +173,7 @@ fn shown_of(row: &Row, is: &FindingNow, now: Timestamp) -> Result<Shown, tokio_p
         }),
     };
     Ok(Shown {
+        read_at: now,
         finding: is.id,
         revision: is.revision,
         severity,

@@ -8,13 +8,14 @@ use review::Answer;
 use review::list::{Listed, Listing};
 use review::money::amount;
 use review::show::Shown;
+use review::text::{age, minute, plain};
 use serde_json::Value;
 
 /// The screen of an answer. It ends in a newline.
-pub fn screen(answer: &Answer, now: Timestamp) -> String {
+pub fn screen(answer: &Answer) -> String {
     match answer {
-        Answer::Listed(listing) => list(listing, now),
-        Answer::Shown(shown) => show(shown, now),
+        Answer::Listed(listing) => list(listing),
+        Answer::Shown(shown) => show(shown),
         Answer::Recorded(recorded) => {
             let of = match (&recorded.finding, &recorded.job) {
                 (Some(finding), _) => format!("finding {finding}"),
@@ -29,33 +30,16 @@ pub fn screen(answer: &Answer, now: Timestamp) -> String {
             format!("the summary of {} {new}: {} wait for a person\n", digest.day, digest.totals.waiting)
         }
         Answer::Refused(refused) => format!("refused: {}\n", plain(&refused.message)),
+        Answer::Described(markdown) => (*markdown).to_owned(),
     }
-}
-
-/// A text without control characters and without marks that turn the direction of writing around.
-pub fn plain(text: &str) -> String {
-    let steers = |letter: char| {
-        letter.is_control()
-            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|letter| if steers(letter) { '\u{fffd}' } else { letter }).collect()
 }
 
 fn or_dash(text: Option<&str>) -> String {
     text.map_or_else(|| "-".to_owned(), plain)
 }
 
-/// The two largest units.
-fn age(since: Timestamp, now: Timestamp) -> String {
-    let minutes = (now - since).whole_minutes().max(0);
-    match (minutes / 1_440, minutes / 60 % 24, minutes % 60) {
-        (0, 0, minutes) => format!("{minutes} min"),
-        (0, hours, minutes) => format!("{hours} h {minutes} min"),
-        (days, hours, _) => format!("{days} d {hours} h"),
-    }
-}
-
-fn list(listing: &Listing, now: Timestamp) -> String {
+fn list(listing: &Listing) -> String {
+    let now = listing.read_at;
     let totals = &listing.totals;
     let by_severity: Vec<String> =
         totals.by_severity.iter().map(|of| format!("{} {}", of.findings, of.severity)).collect();
@@ -125,7 +109,8 @@ fn table(findings: &[Listed], now: Timestamp) -> String {
     rows.iter().map(line).collect()
 }
 
-fn show(shown: &Shown, now: Timestamp) -> String {
+fn show(shown: &Shown) -> String {
+    let now = shown.read_at;
     let Shown { finding, severity, kind, verdict, .. } = shown;
     let mut screen =
         format!("Finding {finding}: {} ({severity}, {verdict}), revision {}\n", plain(kind), shown.revision);
@@ -145,7 +130,7 @@ fn show(shown: &Shown, now: Timestamp) -> String {
         line("closed", plain(resolution));
     }
     if let Some(until) = shown.snoozed_until {
-        line("put off until", until.to_string());
+        line("put off until", minute(until));
     }
     if let Some(payment) = &shown.payment_now {
         let reference = or_dash(payment.external_ref.as_deref());
@@ -198,20 +183,4 @@ fn members(row: &Value) -> String {
 fn add(screen: &mut String, text: std::fmt::Arguments<'_>) {
     let written = screen.write_fmt(text);
     debug_assert!(written.is_ok(), "a String takes everything");
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_would_steer_a_terminal_is_replaced() {
-        assert_eq!(plain("a\u{1b}[2Jb\nc\u{202e}d <b>\"é🙂 שלום"), "a\u{fffd}[2Jb\u{fffd}c\u{fffd}d <b>\"é🙂 שלום");
-    }
-
-    #[test]
-    fn an_age_has_its_two_largest_units() {
-        let age = |seconds| age(Timestamp::UNIX_EPOCH, Timestamp::UNIX_EPOCH + time::Duration::seconds(seconds));
-        assert_eq!([age(59), age(3_700), age(200_000)], ["0 min", "1 h 1 min", "2 d 7 h"]);
-    }
 }

@@ -12,6 +12,12 @@ pub enum ReviewDesk {
 }
 
 impl ReviewDesk {
+    /// Reads `REVIEW_DECIDE_ARN`: the deciding function's ARN, which the buttons of the reading one's widget call. Without it
+    /// the widget has no buttons for decisions.
+    pub fn decide_arn(lookup: Lookup<'_>) -> Option<String> {
+        text(lookup, "REVIEW_DECIDE_ARN")
+    }
+
     /// Reads `REVIEW_DESK`: `read`, which it is where nothing is set, or `decide`.
     pub fn from_lookup(lookup: Lookup<'_>) -> Result<Self, ConfigError> {
         match text(lookup, "REVIEW_DESK").as_deref() {

@@ -149,11 +149,10 @@ async fn main() -> ExitCode {
         }
     };
     if let Answer::Refused(refused) = &answer {
-        eprintln!("refused: {}", desk::plain(&refused.message));
+        eprintln!("refused: {}", review::text::plain(&refused.message));
         return ExitCode::FAILURE;
     }
-    let now = reconciler::clock::Clock::System.now();
-    match std::io::stdout().write_all(desk::screen(&answer, now).as_bytes()) {
+    match std::io::stdout().write_all(desk::screen(&answer).as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error}");

@@ -227,7 +227,7 @@ async fn ask_the_desk(request: &str) -> Result<(), Failure> {
     print(&answer)?;
     match answer {
         Answer::Refused(refused) => Err(Failure::Run(format!("refused: {}", refused.message))),
-        Answer::Listed(_) | Answer::Shown(_) | Answer::Recorded(_) | Answer::Digest(_) => Ok(()),
+        Answer::Listed(_) | Answer::Shown(_) | Answer::Recorded(_) | Answer::Digest(_) | Answer::Described(_) => Ok(()),
     }
 }
 
