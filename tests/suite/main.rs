@@ -50,5 +50,6 @@ mod unfinished;
 mod walk;
 mod webhook;
 mod webhook_delivery;
+mod widget;
 mod withhold;
 mod world;

@@ -1,5 +1,6 @@
 //! The laptop's stack, for the demo, the tests and the benchmark; nothing here is deployed.
 
+pub mod chromium;
 pub mod demo;
 pub mod desk;
 pub mod fake;

@@ -1,0 +1,183 @@
+//! The desk on a CloudWatch dashboard: what its pages call, and how they look in a real browser. The browser's pictures are in
+//! `target/tmp`, to be looked at.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use local::chromium;
+use local::postgres::environment;
+use review::Desk;
+use serde_json::{Value, json};
+
+use crate::binaries::binaries;
+use crate::lambda::Host;
+use crate::world::World;
+
+/// By which the simulated runtime invokes.
+const THIS: &str = "arn:aws:lambda:us-east-1:123456789012:function:test-function";
+const DECIDE: &str = "arn:aws:lambda:eu-west-1:123456789012:function:shop-review-decide";
+
+/// Tags, quotes, an override of the direction of writing, letters from right to left, emoji.
+const HOSTILE: &str = "<script>window.ran=true</script><img src=x onerror=\"window.ran=true\">'\"&lt;\u{202e}evil\u{202c} שלום مرحبا 🙂🏴‍☠️";
+
+/// The same as it is to be read.
+fn as_shown() -> String {
+    HOSTILE.replace(['\u{202e}', '\u{202c}'], "\u{fffd}")
+}
+
+async fn reading(world: &World) -> Host {
+    let url = world.database.url();
+    let settings = [("DATABASE_URL", url.as_str()), ("REVIEW_DESK", "read"), ("REVIEW_DECIDE_ARN", DECIDE)];
+    Host::new(&binaries().join("review"), &settings).await
+}
+
+async fn deciding(world: &World) -> Host {
+    let url = world.database.url();
+    Host::new(&binaries().join("review"), &[("DATABASE_URL", &url), ("REVIEW_DESK", "decide")]).await
+}
+
+/// What CloudWatch sends, at this theme and width.
+fn asked(members: &Value, theme: &str, width: u32, forms: &Value) -> Value {
+    let mut payload = members.clone();
+    payload["widgetContext"] = json!({
+        "dashboardName": "shop-reconciler", "widgetId": "widget-1", "accountId": "123456789012", "locale": "en",
+        "timezone": {"label": "UTC", "offsetISO": "+00:00", "offsetInMinutes": 0}, "period": 300, "isAutoPeriod": true,
+        "timeRange": {"mode": "relative", "start": 1, "end": 2, "relativeStart": 1}, "theme": theme, "linkCharts": true,
+        "title": "Review", "forms": {"all": forms}, "params": {}, "width": width, "height": 400
+    });
+    payload
+}
+
+async fn html(host: &Host, payload: Value) -> String {
+    match host.answer(payload).await {
+        Value::String(html) => html,
+        other => panic!("not a page: {other}"),
+    }
+}
+
+/// A shop with findings of several kinds, texts that nobody would wish for, a withheld batch and a closed finding with a review.
+/// Returns the open finding to show and the closed one.
+async fn shop(world: &World) -> (i64, i64) {
+    world.pair("pi_1", "paid", "canceled").await;
+    world.pair("pi_2", "paid", "canceled").await;
+    world
+        .pair("pi_3_with_a_very_long_id_that_fills_its_cell_and_more_of_it", "pending", "requires_payment_method")
+        .await;
+    world.stripe.remove("pi_3_with_a_very_long_id_that_fills_its_cell_and_more_of_it");
+    world.payment(Some("nonsense"), "pending", 60).await;
+    world.cycle().await;
+    let closed = world.number("select id from reconciliation.finding where external_ref = 'pi_2'").await;
+    let host = deciding(world).await;
+    let decide = json!({"action": "decide", "decision": "accept", "finding": closed, "revision": 0, "note": format!("{HOSTILE}\nand more"), "by": HOSTILE});
+    let answer = host.answer(decide).await;
+    assert_eq!(answer["outcome"], "recorded", "{answer}");
+    drop(host.kill());
+    let spoil = "update reconciliation.finding set evidence = evidence || jsonb_build_object(
+                     'match_key', $1::text, 'metadata', jsonb_build_object($1::text, $1::text))
+                 where resolved_at is null";
+    world.owner.execute(spoil, &[&HOSTILE]).await.unwrap();
+    let strange = "insert into reconciliation.finding (external_ref, kind, verdict, external_status, evidence, detected_at, last_seen_at)
+                   values ($1, $1, 'needs_review', $1, '{\"amount_minor\": 123456789, \"currency\": \"jpy\"}', $2, $2)";
+    world.owner.execute(strange, &[&HOSTILE, &world.now()]).await.unwrap();
+    let withhold =
+        "update reconciliation.cursor set withheld_revision = revision, withheld_at = $1, withheld_because = $2";
+    world.owner.execute(withhold, &[&world.now(), &HOSTILE]).await.unwrap();
+    world.pass(60 * 30);
+    (world.number("select id from reconciliation.finding where external_ref = 'pi_1'").await, closed)
+}
+
+#[expect(
+    clippy::explicit_write,
+    reason = "the test runner keeps what eprintln says, and a check that was left out is to be seen"
+)]
+fn browser() -> Option<&'static PathBuf> {
+    use std::io::Write as _;
+    static BROWSER: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let browser = BROWSER.get_or_init(|| match chromium::program(environment) {
+        Ok(program) => Some(program),
+        Err(why) if environment("CI").as_deref() != Some("true") => {
+            writeln!(std::io::stderr(), "SKIPPED: the widget in a browser. {why}").unwrap();
+            None
+        }
+        Err(why) => panic!("{why}"),
+    });
+    browser.as_ref()
+}
+
+/// What the browser makes of these pages, one under the other in widgets of this width.
+fn measured(browser: &Path, name: &str, width: u32, pages: &[String]) -> Value {
+    let mut widgets = String::new();
+    for page in pages {
+        writeln!(widgets, "<div class=\"widget\" style=\"width:{width}px\">{page}</div>").unwrap();
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let (file, picture) = (folder.join(format!("{name}.html")), folder.join(format!("{name}.png")));
+    std::fs::write(&file, include_str!("widget.html").replace("WIDGETS", &widgets)).unwrap();
+    let document = chromium::look(browser, &file, &picture, width.max(500) + 16, 4_500).unwrap();
+    assert!(std::fs::metadata(&picture).unwrap().len() > 10_000, "no picture of it");
+    let (_, measured) = document.split_once("<pre id=\"measured\" hidden=\"\">").expect(&document);
+    let (measured, _) = measured.split_once("</pre>").unwrap();
+    serde_json::from_slice(&STANDARD.decode(measured).unwrap()).unwrap()
+}
+
+/// Each call is a button's, and a request that the function behind its endpoint takes, once a note is there.
+fn calls_are_understood(widget: &Value) -> usize {
+    let calls = widget["calls"].as_array().unwrap();
+    for button in calls {
+        let payload = asked(&button["call"], "light", 800, &json!({"note": "because", "days": "7", "sort": "oldest"}));
+        let request = review::read(&payload).unwrap_or_else(|error| panic!("{button}: {error}"));
+        let deciding = review::desk_of(&request) == Desk::Deciding;
+        assert_eq!(button["endpoint"], if deciding { DECIDE } else { THIS }, "{button}");
+        assert_eq!(button["display"], if deciding { "popup" } else { "widget" }, "{button}");
+        assert_eq!(button["confirmation"].is_string(), deciding, "{button}");
+        assert!(button["anchor"] == true && !button["button"].as_str().unwrap().is_empty(), "{button}");
+    }
+    calls.len()
+}
+
+#[tokio::test]
+async fn in_a_browser_everything_from_data_is_text_and_nothing_stands_out_of_the_widget() {
+    let Some(browser) = browser() else { return };
+    let world = World::new().await;
+    let (open, closed) = shop(&world).await;
+    let (reading, deciding) = (reading(&world).await, deciding(&world).await);
+    for theme in ["light", "dark"] {
+        for width in [360, 780, 1580] {
+            let ask = |members: &Value| asked(members, theme, width, &json!({"payment": "", "sort": "severity"}));
+            let pages = [
+                html(&reading, ask(&json!({}))).await,
+                html(&reading, ask(&json!({"action": "show", "finding": open}))).await,
+                html(&reading, ask(&json!({"action": "show", "finding": closed}))).await,
+                html(&reading, ask(&json!({"action": "show", HOSTILE: HOSTILE}))).await,
+                html(
+                    &deciding,
+                    ask(&json!({"action": "decide", "decision": "accept", "finding": open, "revision": 0})),
+                )
+                .await,
+            ];
+            let measured = measured(browser, &format!("widget-{theme}-{width}"), width, &pages);
+            assert_eq!(measured["ran"], false, "a script from data ran");
+            let widgets = measured["widgets"].as_array().unwrap();
+            assert_eq!(widgets.len(), pages.len());
+            for widget in widgets {
+                assert_eq!((&widget["active"], &widget["outside"]), (&json!([]), &json!([])), "{theme} {width}");
+                assert_eq!(widget["overflows"], false, "{theme} {width}: {}", widget["text"]);
+                let text = widget["text"].as_str().unwrap();
+                assert!(!text.contains(['\u{202e}', '\u{202c}']), "{text}");
+            }
+            // in the evidence, which is JSON, with JSON's escapes
+            for (widget, shown) in
+                widgets.iter().zip([as_shown(), as_shown().replace('"', "\\\""), as_shown(), as_shown()])
+            {
+                let text = widget["text"].as_str().unwrap();
+                assert!(text.contains(&shown), "{theme} {width}: {text}");
+            }
+            // the list: filter, next to it a finding each, a withheld batch; the open finding: back and three decisions
+            let calls: Vec<usize> = widgets.iter().map(calls_are_understood).collect();
+            assert_eq!(calls, [1 + 4 + 1, 1 + 3, 1, 0, 0], "{theme} {width}");
+        }
+    }
+}
