@@ -66,6 +66,11 @@ fn read_by(program: &str, set: &BTreeMap<String, String>) -> (BTreeSet<String>, 
         }
         "webhook" => webhook::Host::from_lookup(&lookup).map(drop).map_err(|error| error.to_string()),
         "lag-metric" => lag_metric::Host::from_lookup(&lookup).map(drop).map_err(|error| error.to_string()),
+        "review" => review::Desk::from_lookup(&lookup)
+            .map_err(review::ReviewError::from)
+            .and_then(|desk| review::Host::from_lookup(&lookup, desk))
+            .map(drop)
+            .map_err(|error| error.to_string()),
         "migrate" => MigrateSettings::from_lookup(&lookup).map(drop).map_err(|error| error.to_string()),
         other => Err(format!("there is no function {other}")),
     };
@@ -96,7 +101,7 @@ fn settings_faults(template: &Value) -> Vec<String> {
         read_somewhere.extend(read);
 
         let named: BTreeSet<String> =
-            variables.iter().filter(|(key, _)| key.ends_with("_ARN")).map(|(_, value)| value.to_string()).collect();
+            variables.iter().filter(|(key, _)| key.contains("SECRET")).map(|(_, value)| value.to_string()).collect();
         let role = function["Role"]["Fn::GetAtt"][0].as_str().unwrap();
         let may_read: BTreeSet<String> = statements(&template["Resources"][role]["Properties"])
             .into_iter()
@@ -177,6 +182,10 @@ fn schedule_faults(template: &Value) -> Vec<String> {
                 // a schedule walks on, and does not begin anew each time
                 reverse_scan::Input::parse(input) == Ok(reverse_scan::Input::default())
             }
+            ("review", Some(input)) => {
+                let decides = function["Environment"]["Variables"]["REVIEW_DESK"] == "decide";
+                decides && review::read(input) == Ok(review::request::Request::Digest)
+            }
             ("webhook" | "migrate", Some(_)) => false,
             (_, Some(input)) => input.as_object().is_some_and(serde_json::Map::is_empty),
         };
@@ -239,7 +248,7 @@ fn spoiled(pointer: &str, value: Value) -> Value {
 fn every_function_starts_with_the_templates_settings_reads_all_of_them_and_lacks_none() {
     let Some(template) = cloudformation() else { return };
     assert_eq!(settings_faults(template), Vec::<String>::new());
-    assert_eq!(resources(template, "AWS::Lambda::Function").count(), 8);
+    assert_eq!(resources(template, "AWS::Lambda::Function").count(), 10);
     let sweep = "/Resources/Sweep/Properties/Environment/Variables";
     for (spoiled, fault) in [
         (spoiled(&format!("{sweep}/BATCH_SIZE"), json!("many")), "Sweep cannot start: the setting BATCH_SIZE"),
@@ -274,6 +283,27 @@ fn no_role_may_do_everything_or_something_to_everything_without_a_reason() {
     }
 }
 
+/// Whom a policy lets invoke which function.
+fn may_invoke(template: &Value, policy: &str) -> Vec<String> {
+    let statements = statements(&template["Resources"][policy]["Properties"]);
+    let invokes = statements.iter().filter(|statement| statement["Action"] == "lambda:InvokeFunction");
+    let resources = invokes.flat_map(|statement| match &statement["Resource"] {
+        Value::Array(each) => each.clone(),
+        one => vec![one.clone()],
+    });
+    resources.map(|resource| resource["Fn::GetAtt"][0].as_str().unwrap_or("?").to_owned()).collect()
+}
+
+#[test]
+fn many_may_look_and_few_may_decide() {
+    let Some(template) = cloudformation() else { return };
+    assert_eq!(may_invoke(template, "MayLook"), ["Review"]);
+    assert_eq!(may_invoke(template, "MayDecide"), ["Review", "ReviewDecide"]);
+    let desk =
+        |function: &str| &template["Resources"][function]["Properties"]["Environment"]["Variables"]["REVIEW_DESK"];
+    assert_eq!((desk("Review"), desk("ReviewDecide")), (&json!("read"), &json!("decide")));
+}
+
 #[test]
 fn every_schedule_is_one_whose_input_its_function_takes() {
     let Some(template) = cloudformation() else { return };
@@ -286,6 +316,14 @@ fn every_schedule_is_one_whose_input_its_function_takes() {
         ("Target/RetryPolicy/MaximumRetryAttempts", json!(1)),
     ] {
         assert_eq!(schedule_faults(&spoiled(&format!("{tick}/{pointer}"), value)).len(), 1, "{pointer}");
+    }
+    for (pointer, value) in [
+        ("Target/Input", json!("{}")),
+        ("Target/Input", json!("{\"action\": \"list\"}")),
+        ("Target/Arn/Fn::GetAtt/0", json!("Review")),
+    ] {
+        let spoiled = spoiled(&format!("/Resources/ReviewDecideDigest/Properties/{pointer}"), value);
+        assert_eq!(schedule_faults(&spoiled).len(), 1, "{pointer}");
     }
     let expressions = ["rate(1 minute)", "rate(12 hours)", "cron(0 6 * * ? *)", "cron(0/15 8-17 ? * MON-FRI *)"];
     assert!(expressions.into_iter().all(is_an_expression));

@@ -20,7 +20,7 @@ const OF_AWS: [(&str, &str, &str); 5] = [
 ];
 
 /// What there has to be an alarm for.
-const ALARMS: [&str; 17] = [
+const ALARMS: [&str; 18] = [
     "Lag",
     "LagSilent",
     "Unverifiable",
@@ -37,6 +37,7 @@ const ALARMS: [&str; 17] = [
     "ReverseWindow",
     "Errors",
     "Throttles",
+    "Desk",
     "Reads",
 ];
 
@@ -194,6 +195,14 @@ fn everything_on_the_dashboard_is_emitted() {
     for word in ["SLO", "Cycle", "Verdicts", "findings by kind", "Outbox", "Budget", "Cost"] {
         assert!(titles.iter().any(|title| title.contains(word)), "nothing of {word}: {titles:?}");
     }
+    let desks: Vec<&Value> =
+        dashboard["widgets"].as_array().unwrap().iter().filter(|w| w["type"] == "custom").collect();
+    assert_eq!(desks.len(), 1);
+    // read by the function as it is sent: the members, and the context beside them
+    let mut payload = desks[0]["properties"]["params"].clone();
+    payload["widgetContext"] = json!({"params": payload.clone(), "forms": {"all": {}}});
+    let list = review::read(&payload).map(|request| review::desk_of(&request));
+    assert_eq!((&desks[0]["properties"]["endpoint"], list), (&json!("${Review.Arn}"), Ok(review::Desk::Reading)));
     for (from, to) in [
         ("\"Lag\"", "\"Lagging\""),
         ("MetricName=\\\"OpenFindings\\\"", "MetricName=\\\"Findings\\\""),

@@ -163,7 +163,9 @@ async fn in_a_browser_everything_from_data_is_text_and_nothing_stands_out_of_the
             let widgets = measured["widgets"].as_array().unwrap();
             assert_eq!(widgets.len(), pages.len());
             for widget in widgets {
-                assert_eq!((&widget["active"], &widget["outside"]), (&json!([]), &json!([])), "{theme} {width}");
+                for fault in ["active", "outside", "clipped"] {
+                    assert_eq!(widget[fault], json!([]), "{fault}, {theme} {width}");
+                }
                 assert_eq!(widget["overflows"], false, "{theme} {width}: {}", widget["text"]);
                 let text = widget["text"].as_str().unwrap();
                 assert!(!text.contains(['\u{202e}', '\u{202c}']), "{text}");

@@ -164,7 +164,11 @@ impl Host {
     /// Reads all settings. Calls nothing.
     pub fn from_lookup(lookup: Lookup<'_>, desk: Desk) -> Result<Self, ReviewError> {
         let database = Database::new(&DatabaseSettings::from_lookup(lookup)?, role_of(desk))?;
-        Ok(Self { database, desk, decide_arn: Desk::decide_arn(lookup) })
+        let decide_arn = match desk {
+            Desk::Reading => Desk::decide_arn(lookup),
+            Desk::Deciding => None, // its pages have no buttons
+        };
+        Ok(Self { database, desk, decide_arn })
     }
 
     /// Which of the two it is.

@@ -117,7 +117,7 @@ fn table(findings: &[Listed], now: Timestamp, endpoints: &Endpoints<'_>) -> Mark
     html! {
         table class="list" {
             colgroup {
-                @for width in ["9%", "23%", "24%", "18%", "11%", "8%", "7%"] { col style=(format!("width:{width}")); }
+                @for width in ["11%", "21%", "21%", "14%", "14%", "8%", "11%"] { col style=(format!("width:{width}")); }
             }
             thead { tr {
                 th { "Severity" } th { "Kind" } th { "Payment" } th { "Here, at Stripe" } th class="num" { "At risk" }
