@@ -287,10 +287,9 @@ fn no_role_may_do_everything_or_something_to_everything_without_a_reason() {
 fn may_invoke(template: &Value, policy: &str) -> Vec<String> {
     let statements = statements(&template["Resources"][policy]["Properties"]);
     let invokes = statements.iter().filter(|statement| statement["Action"] == "lambda:InvokeFunction");
-    let resources = invokes.flat_map(|statement| match &statement["Resource"] {
-        Value::Array(each) => each.clone(),
-        one => vec![one.clone()],
-    });
+    let resources = invokes.map(|statement| &statement["Resource"]);
+    let resources =
+        resources.flat_map(|resource| resource.as_array().cloned().unwrap_or_else(|| vec![resource.clone()]));
     resources.map(|resource| resource["Fn::GetAtt"][0].as_str().unwrap_or("?").to_owned()).collect()
 }
 

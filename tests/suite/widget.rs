@@ -52,10 +52,8 @@ fn asked(members: &Value, theme: &str, width: u32, forms: &Value) -> Value {
 }
 
 async fn html(host: &Host, payload: Value) -> String {
-    match host.answer(payload).await {
-        Value::String(html) => html,
-        other => panic!("not a page: {other}"),
-    }
+    let answer = host.answer(payload).await;
+    answer.as_str().unwrap_or_else(|| panic!("not a page: {answer}")).to_owned()
 }
 
 /// A shop with findings of several kinds, texts that nobody would wish for, a withheld batch and a closed finding with a review.
@@ -182,4 +180,91 @@ async fn in_a_browser_everything_from_data_is_text_and_nothing_stands_out_of_the
             assert_eq!(calls, [1 + 4 + 1, 1 + 3, 1, 0, 0], "{theme} {width}");
         }
     }
+}
+
+#[tokio::test]
+async fn the_form_filters_and_sorts_and_the_console_is_told_what_it_shows() {
+    let world = World::new().await;
+    shop(&world).await;
+    let reading = reading(&world).await;
+    let order = async |forms: Value| {
+        let page = html(&reading, asked(&json!({}), "light", 780, &forms)).await;
+        let ids = page.split("{\"action\":\"show\",\"finding\":").skip(1);
+        ids.map(|rest| rest.split('}').next().unwrap().parse().unwrap()).collect::<Vec<i64>>()
+    };
+    let by = |order: &str| {
+        format!(
+            "select string_agg(id::text, ',' order by {order}) from reconciliation.finding where resolved_at is null"
+        )
+    };
+    for (forms, sorted) in
+        [(json!({"sort": "oldest"}), "detected_at, id"), (json!({"sort": "newest"}), "detected_at desc, id desc")]
+    {
+        let expected: Vec<i64> = world.texts(&by(sorted)).await[0].split(',').map(|id| id.parse().unwrap()).collect();
+        assert_eq!(order(forms).await, expected, "{sorted}");
+    }
+    let missing = world.number("select id from reconciliation.finding where kind = 'missing_externally'").await;
+    assert_eq!(
+        order(json!({"kind": "missing_externally", "state": "all", "min_age_hours": "168", "payment": ""})).await,
+        [missing]
+    );
+    assert_eq!(order(json!({"payment": "x' or 'a' = 'a"})).await, Vec::<i64>::new());
+    let described = reading.answer(json!({"describe": true})).await;
+    assert!(described.as_str().unwrap().starts_with("## The reconciler's review desk\n"), "{described}");
+    drop(reading.kill());
+}
+
+#[tokio::test]
+async fn a_context_that_somebody_forged_changes_nothing_and_decides_nothing() {
+    let world = World::new().await;
+    let (open, _) = shop(&world).await;
+    let before = world.written().await;
+    let reviews = world.number("select count(*) from reconciliation.review").await;
+    let (reading, deciding) = (reading(&world).await, deciding(&world).await);
+    let accept = json!({"action": "decide", "decision": "accept", "finding": open, "revision": 0});
+    let forms = |forms: Value| asked(&accept, "light", 780, &forms);
+    let with = |context: Value| {
+        let mut payload = accept.clone();
+        payload["widgetContext"] = context;
+        payload
+    };
+    for (host, payload, words) in [
+        (&deciding, with(json!("context")), "widgetContext has to be an object"),
+        (&deciding, with(json!({"forms": ["note"]})), "forms has to be an object"),
+        (&deciding, forms(json!({"note": ["why"]})), "the form's note has to be a text"),
+        (&deciding, forms(json!({"note": " "})), "note has to say why"),
+        (&deciding, forms(json!({"note": "x".repeat(70_000)})), "it may have 65536"),
+        (
+            &deciding,
+            asked(&json!({"finding": open}), "dark", 780, &json!({"action": "decide", "note": "n"})),
+            "unknown field",
+        ),
+        (&deciding, asked(&json!({"action": "drop"}), "dark", 780, &json!({})), "action has to be"),
+        (&deciding, asked(&json!({}), "dark", 780, &json!({})), "lists are given by the reading function"),
+        (&reading, forms(json!({"note": "n"})), "decisions are taken by the deciding function"),
+        (
+            &reading,
+            asked(&json!({}), "dark", 780, &json!({"min_age_hours": "1; drop table x"})),
+            "min_age_hours has to be a number",
+        ),
+        (&reading, asked(&json!({}), "dark", 780, &json!({"sort": "id; drop table x"})), "unknown variant"),
+    ] {
+        let page = html(host, payload.clone()).await;
+        assert!(page.contains("Nothing was written") && page.contains(words), "{payload}: {page}");
+    }
+    assert_eq!(world.written().await, before);
+    // who is in the context is nobody: on record is what Lambda says, which is nothing
+    let mut payload =
+        forms(json!({"note": "all right", "by": "ann", "finding": "99", "decision": "snooze", "who": "root"}));
+    payload["widgetContext"]["accountId"] = json!("root");
+    payload["widgetContext"]["userId"] = json!("root");
+    let page = html(&deciding, payload.clone()).await;
+    assert!(page.contains(&format!("accept: finding {open}")) && page.contains("The difference is accepted"), "{page}");
+    let again = html(&deciding, payload).await;
+    assert!(again.contains("Nothing was written") && again.contains("accepted"), "{again}");
+    let kept = world
+        .texts("select decision, who_is, claimed_by, note from reconciliation.review order by id desc limit 1")
+        .await;
+    assert_eq!(kept, ["accept not_known ann all right"]);
+    assert_eq!(world.number("select count(*) from reconciliation.review").await, reviews + 1);
 }
