@@ -80,6 +80,8 @@ fn list(listing: &Listing) -> String {
             add(&mut screen, format_args!("; the next page: --after {next}"));
         }
         screen += ". One of them: cargo review show NUMBER\n";
+    } else if listing.totals.waiting + listing.totals.snoozed + listing.totals.repairing > 0 {
+        screen += "\nNone of the open findings is in this list: --state, --kind, --min-age-hours, --payment and --after say which are.\n";
     }
     screen
 }

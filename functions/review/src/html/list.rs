@@ -18,6 +18,10 @@ pub(super) fn page(listing: &Listing, page: &Page, endpoints: &Endpoints<'_>) ->
         (totals(&listing.totals, now))
         form {
             @for batch in &listing.withheld { (withheld(batch, now, endpoints)) }
+            // one for all of them: of two fields with the same name a form would send both
+            @if !listing.withheld.is_empty() && endpoints.decide.is_some() {
+                label class="line" { "Why a batch may go through (required)" input name="note" type="text" maxlength="2000" size="60"; }
+            }
             (filter(page))
         }
         (button("Apply the filter", "btn btn-primary", endpoints.this, Display::Widget, None, &json!({"action": "list"})))
@@ -69,7 +73,6 @@ fn withheld(batch: &Withheld, now: Timestamp, endpoints: &Endpoints<'_>) -> Mark
             h3 { "Withheld for " (age(batch.withheld_at, now)) ": " (data(&batch.job)) ", revision " (batch.revision) }
             p { (data(&batch.because)) }
             @if let Some(decide) = endpoints.decide {
-                label class="line" { "Why it may go through" input name="note" type="text" maxlength="2000" size="60"; }
                 (button("Let it through", "btn", decide, Display::Popup, Some(sure), &call))
             }
         }
@@ -164,4 +167,39 @@ fn row(found: &Listed, now: Timestamp, endpoints: &Endpoints<'_>) -> Markup {
 
 pub(super) fn severity(severity: &str, label: &str) -> Markup {
     html! { span class={ "severity " (severity) } { (label) } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_withheld_batches_have_a_button_each_and_one_note() {
+        let batch = |job: &str| Withheld {
+            job: job.to_owned(),
+            revision: 7,
+            withheld_at: Timestamp::UNIX_EPOCH,
+            because: "51 of 60 are not there".to_owned(),
+        };
+        let listing = Listing {
+            read_at: Timestamp::UNIX_EPOCH,
+            findings: Vec::new(),
+            matching: 0,
+            next: None,
+            totals: Totals::default(),
+            withheld: vec![batch("payments-vs-stripe"), batch("unfinished-vs-stripe")],
+        };
+        let written = |decide| page(&listing, &Page::default(), &Endpoints { this: "this", decide }).into_string();
+        let deciding = written(Some("decide"));
+        assert_eq!(
+            (deciding.matches("name=\"note\"").count(), deciding.matches("\"release\"").count()),
+            (1, 2),
+            "{deciding}"
+        );
+        let looking = written(None);
+        assert!(
+            looking.contains("51 of 60") && !looking.contains("name=\"note\"") && !looking.contains("release"),
+            "{looking}"
+        );
+    }
 }
