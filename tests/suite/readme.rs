@@ -45,6 +45,7 @@ fn the_table_of_settings_is_the_settings() {
         include_str!("../../shared/src/config/database.rs"),
         include_str!("../../shared/src/config/reverse.rs"),
         include_str!("../../shared/src/config/review.rs"),
+        include_str!("../../shared/src/config/stripe.rs"),
     ];
     let read: BTreeSet<&str> = sources
         .iter()
