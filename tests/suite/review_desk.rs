@@ -104,6 +104,34 @@ async fn ten_thousand_findings_are_paged_without_a_gap_or_a_repetition_under_a_s
 }
 
 #[tokio::test]
+async fn an_amount_that_is_none_is_not_known_and_hides_no_other() {
+    let world = World::new().await;
+    let insert = "insert into reconciliation.finding
+                      (external_ref, kind, verdict, external_status, evidence, detected_at, last_seen_at)
+                  select 'pi_' || n, 'orphan_charge', 'needs_review', 'succeeded', e, $1, $1
+                  from unnest($2::jsonb[]) with ordinality as given (e, n)";
+    let evidence = [
+        json!({"amount_minor": 700, "currency": "eur", "amount_received_minor": 0}),
+        json!({"amount_minor": 700, "currency": "eur", "amount_received_minor": 300}),
+        json!({"amount_minor": 1.5, "currency": "eur"}),
+        json!({"amount_minor": 1e30, "currency": "eur"}),
+        json!({"amount_minor": "1 or 1=1", "currency": "eur"}),
+        json!({"amount_minor": null, "currency": "eur"}),
+        json!({"amount_minor": {}, "currency": ["eur"]}),
+        json!({}),
+        json!({"amount_minor": -5, "currency": "usd"}),
+    ];
+    world.owner.execute(insert, &[&world.now(), &evidence.as_slice()]).await.unwrap();
+    let db = reader(&world).await;
+    let all = page(&world, &db, json!({"action": "list", "sort": "oldest"})).await;
+    let amounts: Vec<Option<i64>> = all.findings.iter().map(|found| found.amount_minor).collect();
+    assert_eq!(amounts, [Some(700), Some(300), None, None, None, None, None, None, Some(-5)]);
+    let money: Vec<(&str, i128, i64)> =
+        all.totals.money_at_risk.iter().map(|of| (of.currency.as_str(), of.amount_minor, of.findings)).collect();
+    assert_eq!((money, all.totals.without_amount, all.totals.waiting), (vec![("eur", 1_000, 2), ("usd", -5, 1)], 6, 9));
+}
+
+#[tokio::test]
 async fn one_finding_is_shown_with_all_that_a_decision_needs() {
     let world = World::new().await;
     let id = world.pair("pi_1", "paid", "canceled").await;

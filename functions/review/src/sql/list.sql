@@ -10,12 +10,10 @@ with ranked as (
         f.id, f.payment_id::text as payment_id, f.external_ref, f.kind, f.verdict, f.local_state, f.external_status,
         f.detected_at, f.last_seen_at, f.escalated_at, f.snoozed_until, f.revision,
         case when f.verdict = 'repairable' then 3 else coalesce(k.rank, 0) end as rank,
-        case when jsonb_typeof(f.evidence -> 'amount_minor') = 'number' then
-            coalesce(
-                nullif(case when jsonb_typeof(f.evidence -> 'amount_received_minor') = 'number'
-                    then (f.evidence ->> 'amount_received_minor')::bigint end, 0),
-                (f.evidence ->> 'amount_minor')::bigint)
-        end as amount_minor,
+        coalesce(
+            nullif(substring(f.evidence ->> 'amount_received_minor' from '^-?[0-9]{1,15}$')::bigint, 0),
+            substring(f.evidence ->> 'amount_minor' from '^-?[0-9]{1,15}$')::bigint
+        ) as amount_minor,
         f.evidence ->> 'currency' as currency,
         f.evidence ->> 'match_key' as match_key,
         f.evidence #>> '{previous,status}' is distinct from f.external_status
