@@ -43,7 +43,7 @@ async fn the_list_shows_the_most_severe_first_and_takes_filters() {
     assert_eq!((all.matching, all.next.clone(), all.totals.waiting, all.totals.repairing), (3, None, 3, 1));
     assert_eq!((all.totals.money_at_risk.len(), all.totals.without_amount), (1, 2), "{:?}", all.totals);
     let money = &all.totals.money_at_risk[0];
-    assert_eq!(Some(money.amount_minor), all.findings[0].amount_minor.map(i128::from));
+    assert_eq!(Some(money.amount_minor), all.findings[0].amount_minor);
     for (filter, expected) in [
         (json!({"kind": "missing_externally"}), vec![waiting[1]]),
         (json!({"state": "repairable"}), vec!["low missed_success"]),
@@ -123,10 +123,12 @@ async fn an_amount_that_is_none_is_not_known_and_hides_no_other() {
     ];
     world.owner.execute(insert, &[&world.now(), &evidence.as_slice()]).await.unwrap();
     let db = reader(&world).await;
+    let behind = page(&world, &db, json!({"action": "list", "after": "3.253402300799999999.1"})).await;
+    assert_eq!((behind.findings.len(), behind.matching, behind.next), (0, 9, None));
     let all = page(&world, &db, json!({"action": "list", "sort": "oldest"})).await;
     let amounts: Vec<Option<i64>> = all.findings.iter().map(|found| found.amount_minor).collect();
     assert_eq!(amounts, [Some(700), Some(300), None, None, None, None, None, None, Some(-5)]);
-    let money: Vec<(&str, i128, i64)> =
+    let money: Vec<(&str, i64, i64)> =
         all.totals.money_at_risk.iter().map(|of| (of.currency.as_str(), of.amount_minor, of.findings)).collect();
     assert_eq!((money, all.totals.without_amount, all.totals.waiting), (vec![("eur", 1_000, 2), ("usd", -5, 1)], 6, 9));
 }
@@ -154,6 +156,34 @@ async fn one_finding_is_shown_with_all_that_a_decision_needs() {
     assert!(shown["stripe_url"].as_str().unwrap().ends_with("/payments/pi_1"), "{shown}");
     let missing = reading.answer(json!({"action": "show", "finding": 99})).await;
     assert_eq!((&missing["outcome"], &missing["message"]), (&json!("refused"), &json!("there is no finding 99")));
+    drop(reading.kill());
+}
+
+#[tokio::test]
+async fn a_payment_with_a_date_that_is_none_and_evidence_of_any_depth_and_size_can_be_looked_at() {
+    let world = World::new().await;
+    world.pair("pi_1", "paid", "canceled").await;
+    world.cycle().await;
+    let finding = world.number("select id from reconciliation.finding").await;
+    let reading = host(&world, "read").await;
+    let show = json!({"action": "show", "finding": finding});
+    for date in ["infinity", "-infinity", "20000-01-01", "0044-01-01 BC"] {
+        let spoil = format!("update payments set updated_at = '{date}', created_at = '{date}'");
+        world.owner.batch_execute(&spoil).await.unwrap();
+        let shown = reading.answer(show.clone()).await;
+        let dates = (&shown["payment_now"]["created_at"], &shown["payment_now"]["updated_at"]);
+        assert_eq!(dates, (&Value::Null, &Value::Null), "{date}: {shown}");
+    }
+    for (evidence, words) in [
+        ("('{\"a\":' || repeat('[', 300) || repeat(']', 300) || '}')::jsonb", "[[[[["),
+        ("'{\"x\": 1e400}'", "1000000"),
+        ("jsonb_build_object('x', repeat('ü', 4000000))", "(8000009 bytes in all)"),
+    ] {
+        world.owner.batch_execute(&format!("update reconciliation.finding set evidence = {evidence}")).await.unwrap();
+        let shown = reading.answer(show.clone()).await;
+        let written = shown["evidence"].as_str().unwrap();
+        assert!(written.contains(words) && written.len() < 300_000, "{}", written.len());
+    }
     drop(reading.kill());
 }
 

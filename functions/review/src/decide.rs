@@ -130,13 +130,8 @@ pub async fn release_batch(
     let released = match row {
         Some(row) if release(&within, job, *revision).await? == cursor::Release::Released => row,
         _ => {
-            return Ok(Decided::Refused(Refused {
-                reason: "not_withheld",
-                message: format!(
-                    "no batch of {job} is withheld at revision {revision}: it was released before, the cursor has moved on, \
-                     or there is no such job"
-                ),
-            }));
+            let message = not_withheld(&within, job, *revision).await?;
+            return Ok(Decided::Refused(Refused { reason: "not_withheld", message }));
         }
     };
     let review = released.try_get("id").map_err(failed)?;
@@ -152,6 +147,24 @@ pub async fn release_batch(
         who_is: caller.kind(),
         waited_seconds: seconds(now - withheld_at),
     }))
+}
+
+/// What is true now of a batch that cannot be let through.
+async fn not_withheld(within: &Transaction<'_>, job: &str, revision: i64) -> Result<String, ReviewError> {
+    let failed = |source| ReviewError::Query { what: "a cursor", source };
+    let row = within.query_typed_opt(include_str!("sql/cursor_of.sql"), &[(&job, Type::TEXT)]).await.map_err(failed)?;
+    let Some(row) = row else { return Ok(format!("there is no job {job}")) };
+    let at: i64 = row.try_get("revision").map_err(failed)?;
+    let withheld: bool = row.try_get("withheld").map_err(failed)?;
+    let released: bool = row.try_get("released").map_err(failed)?;
+    let is = match (withheld, released) {
+        (_, true) => "let through already",
+        (true, false) => "withheld",
+        (false, false) => "not withheld",
+    };
+    Ok(format!(
+        "no batch of {job} is to be let through at revision {revision}: it is at revision {at}, where its batch is {is}"
+    ))
 }
 
 async fn begin(db: &mut Client) -> Result<Transaction<'_>, ReviewError> {

@@ -76,8 +76,11 @@ pub enum Answer {
     Digest(Digest),
     /// Nothing is written.
     Refused(Refused),
-    /// The documentation, in Markdown.
-    Described(&'static str),
+    /// What a dashboard shows of the widget.
+    Described {
+        /// In Markdown.
+        markdown: &'static str,
+    },
 }
 
 /// An answer as it is sent.
@@ -179,7 +182,7 @@ impl Host {
     /// An answer as it is to be sent to who sent `payload` to the function with this ARN.
     pub fn body<'a>(&self, answer: &'a Answer, payload: &Value, function_arn: &str) -> Body<'a> {
         match (answer, widget::page(payload)) {
-            (Answer::Described(markdown), _) => Body::Text(Cow::Borrowed(markdown)),
+            (Answer::Described { markdown }, _) => Body::Text(Cow::Borrowed(markdown)),
             (_, None) => Body::Json(answer),
             (_, Some(page)) => {
                 let endpoints = html::Endpoints { this: function_arn, decide: self.decide_arn.as_deref() };
@@ -191,7 +194,7 @@ impl Host {
     /// Answers a payload. `caller`: who an invocation says is behind it; `None` on a laptop, where it is the database's login.
     pub async fn answer(&self, payload: &Value, caller: Option<&Caller>) -> Result<Answer, ReviewError> {
         if widget::describes(payload) {
-            return Ok(Answer::Described(include_str!("describe.md")));
+            return Ok(Answer::Described { markdown: include_str!("describe.md") });
         }
         let request = match read(payload) {
             Ok(request) => request,
@@ -247,7 +250,7 @@ impl Answer {
             Self::Recorded(recorded) => json!({"function": function, "outcome": "recorded", "recorded": recorded}),
             Self::Digest(digest) => json!({"function": function, "outcome": "digest", "announced": digest.announced}),
             Self::Refused(refused) => json!({"function": function, "outcome": "refused", "reason": refused.reason}),
-            Self::Described(_) => json!({"function": function, "outcome": "described"}),
+            Self::Described { .. } => json!({"function": function, "outcome": "described"}),
         }
     }
 }

@@ -108,7 +108,7 @@ pub struct Money {
     /// In lower case.
     pub currency: String,
     /// In the currency's minor unit.
-    pub amount_minor: i128,
+    pub amount_minor: i64,
     /// Of how many findings.
     pub findings: i64,
 }
@@ -153,7 +153,15 @@ pub async fn list(db: &impl GenericClient, request: &List, now: Timestamp) -> Re
         (&(request.limit + 1), Type::INT8), // one more says whether there is a next page
     ];
     let rows = db.query_typed(include_str!("sql/list.sql"), &parameters).await.map_err(failed)?;
-    let matching = rows.first().map_or(Ok(0), |row| row.try_get("matching")).map_err(failed)?;
+    let matching = match rows.first() {
+        Some(row) => row.try_get("matching").map_err(failed)?,
+        // an empty page behind the last one: the first one says how many there are
+        None if after.is_some() => {
+            let first = List { after: None, limit: 1, ..request.clone() };
+            return Ok(Listing { findings: Vec::new(), next: None, ..Box::pin(list(db, &first, now)).await? });
+        }
+        None => 0,
+    };
     let mut listed: Vec<(Place, Listed)> = rows.iter().map(listed_of).collect::<Result<_, _>>().map_err(failed)?;
     let limit = usize::try_from(request.limit).unwrap_or(usize::MAX);
     let more = listed.len() > limit;
@@ -206,14 +214,14 @@ fn add(totals: &mut Totals, row: &Row) -> Result<(), tokio_postgres::Error> {
     let oldest: Option<Timestamp> = row.try_get("oldest")?;
     totals.oldest = [totals.oldest, oldest].into_iter().flatten().min();
     let currency: Option<String> = row.try_get("currency")?;
-    let amount: Option<i128> = row.try_get::<_, Option<String>>("amount_minor")?.and_then(|sum| sum.parse().ok());
+    let amount: Option<i64> = row.try_get::<_, Option<String>>("amount_minor")?.and_then(|sum| sum.parse().ok());
     let Some((currency, amount_minor)) = currency.zip(amount) else {
         totals.without_amount += findings;
         return Ok(());
     };
     match totals.money_at_risk.iter_mut().find(|money| money.currency == currency) {
         Some(money) => {
-            money.amount_minor += amount_minor;
+            money.amount_minor = money.amount_minor.saturating_add(amount_minor);
             money.findings += findings;
         }
         None => totals.money_at_risk.push(Money { currency, amount_minor, findings }),

@@ -21,12 +21,13 @@ async fn main() -> Result<(), lambda::Error> {
         let identity = invocation.cognito_identity.map_or(Identity::NotKnown, Identity::Cognito);
         let caller = Caller { identity, request_id: Some(invocation.request_id) };
         let answer = host.answer(&payload, Some(&caller)).await.map_err(|error| failed(&error))?;
+        // as a value, for it borrows what ends here
+        let body = serde_json::to_value(host.body(&answer, &payload, &function_arn))
+            .map_err(|error| Failed { error_type: "AnswerUnwritable", message: chain(&error) })?;
         let records = metrics::records(host.desk(), &answer, tick.elapsed_ms());
         tick.end(&records);
         logging::log_tick(&answer.summary(host.desk()));
-        // as a value, for it borrows what ends here
-        serde_json::to_value(host.body(&answer, &payload, &function_arn))
-            .map_err(|error| Failed { error_type: "AnswerUnwritable", message: chain(&error) })
+        Ok(body)
     })
     .await
 }

@@ -21,7 +21,9 @@ pub fn records(desk: Desk, answer: &Answer, duration_ms: u64) -> Vec<Record> {
     let refused = u64::from(matches!(answer, Answer::Refused(_)));
     let recorded = match answer {
         Answer::Recorded(recorded) => Some(recorded),
-        Answer::Listed(_) | Answer::Shown(_) | Answer::Digest(_) | Answer::Refused(_) | Answer::Described(_) => None,
+        Answer::Listed(_) | Answer::Shown(_) | Answer::Digest(_) | Answer::Refused(_) | Answer::Described { .. } => {
+            None
+        }
     };
     let announced = matches!(answer, Answer::Digest(digest) if digest.announced);
     let mut values = vec![(FAILED, 0), (DURATION, duration_ms), (REQUESTS_REFUSED, refused)];

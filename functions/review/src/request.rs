@@ -17,6 +17,9 @@ pub const NOTE_MAX: usize = 2_000;
 /// The longest text of a filter, and of a name, in characters.
 const TEXT_MAX: usize = 255;
 
+/// The last microsecond of the year 9999: no place is behind it, and Postgres knows it.
+const MICROS_MAX: i64 = 253_402_300_799_999_999;
+
 /// Findings on a page.
 const LIMIT_DEFAULT: i64 = 50;
 const LIMIT_MAX: i64 = 200;
@@ -136,6 +139,9 @@ impl Place {
         let rank = parts.next()?.parse().ok()?;
         let micros: i64 = parts.next()?.parse().ok()?;
         let id = parts.next()?.parse().ok()?;
+        if !(0..=MICROS_MAX).contains(&micros) {
+            return None;
+        }
         let detected_at = Timestamp::from_unix_timestamp_nanos(i128::from(micros) * 1_000).ok()?;
         parts.next().is_none().then_some(Self { rank, detected_at, id })
     }
@@ -339,7 +345,8 @@ fn snooze(until: Option<&str>, days: Option<i64>) -> Result<Asked, RequestError>
 
 fn note(given: Option<&str>) -> Result<String, RequestError> {
     let note = given.unwrap_or_default().trim();
-    if note.is_empty() {
+    // a mark or a letter without a width says nothing
+    if !note.chars().any(char::is_alphanumeric) {
         return Err(wrong("note has to say why: a decision without one is not taken"));
     }
     if note.chars().count() > NOTE_MAX || note.contains('\0') {
@@ -375,7 +382,7 @@ mod tests {
             (json!({"action": "show", "finding": 0}), "finding has to be"),
             (json!({"action": "decide", "decision": "accept", "finding": 1, "revision": 0}), "note has to say why"),
             (
-                json!({"action": "decide", "decision": "accept", "finding": 1, "revision": 0, "note": " \n"}),
+                json!({"action": "decide", "decision": "accept", "finding": 1, "revision": 0, "note": " \n\u{200b}–"}),
                 "note has to say why",
             ),
             (json!({"action": "decide", "decision": "accept", "finding": 1, "note": "n"}), "missing field `revision`"),
@@ -424,6 +431,8 @@ mod tests {
             Place { rank: 2, detected_at: Timestamp::UNIX_EPOCH + time::Duration::microseconds(1_234_567), id: 9 };
         assert_eq!(place.written(), "2.1234567.9");
         assert_eq!(Place::parse(&place.written()), Some(place));
-        assert_eq!(Place::parse("2.1234567.9.1"), None);
+        for forged in ["2.1234567.9.1", "0.-377705116800000000.1", "0.253402300800000000.1", "0..1"] {
+            assert_eq!(Place::parse(forged), None, "{forged}");
+        }
     }
 }

@@ -12,6 +12,9 @@ use tokio_postgres::{GenericClient, Row};
 
 use crate::ReviewError;
 
+/// The longest evidence that is shown whole, in bytes of its JSON.
+const EVIDENCE_MAX: usize = 256 * 1024;
+
 /// The answer to `show`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Shown {
@@ -73,6 +76,13 @@ pub struct Shown {
     pub outbox: Vec<Value>,
 }
 
+impl Shown {
+    /// Until when it is put off, if it is now.
+    pub fn put_off_until(&self) -> Option<Timestamp> {
+        self.snoozed_until.filter(|until| *until > self.read_at && self.resolved_at.is_none())
+    }
+}
+
 /// The payment as it is now.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PaymentShown {
@@ -82,12 +92,12 @@ pub struct PaymentShown {
     pub external_ref: Option<String>,
     /// The view's match key.
     pub match_key: Option<String>,
-    /// When it was made.
-    #[serde(with = "time::serde::rfc3339")]
-    pub created_at: Timestamp,
-    /// When it changed last.
-    #[serde(with = "time::serde::rfc3339")]
-    pub updated_at: Timestamp,
+    /// When it was made; `None` where its date is none.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub created_at: Option<Timestamp>,
+    /// When it changed last; the same.
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub updated_at: Option<Timestamp>,
 }
 
 /// What Stripe said last.
@@ -149,7 +159,7 @@ pub(crate) fn finding_of(row: &Row) -> Result<FindingNow, tokio_postgres::Error>
 }
 
 fn shown_of(row: &Row, is: &FindingNow, now: Timestamp) -> Result<Shown, tokio_postgres::Error> {
-    let evidence: Value = row.try_get("evidence")?;
+    let evidence = readable(row.try_get("evidence")?);
     let choices = choices(is, now);
     let transition = choices.iter().find_map(|choice| match choice {
         Decision::Apply(transition) => Some(transition.as_str()),
@@ -206,6 +216,16 @@ pub(crate) fn stripe_url(reference: Option<&str>, evidence: &Value) -> Option<St
     let id = ExternalRef::parse(reference?)?;
     let mode = if evidence["livemode"] == false { "test/" } else { "" };
     Some(format!("https://dashboard.stripe.com/{mode}payments/{id}"))
+}
+
+/// Evidence as JSON; as a text where it is deeper or larger than JSON is read here, and cut off where an answer of Lambda's could
+/// not hold it.
+fn readable(written: &str) -> Value {
+    if written.len() <= EVIDENCE_MAX {
+        return serde_json::from_str(written).unwrap_or_else(|_too_deep| Value::from(written));
+    }
+    let end = written.floor_char_boundary(EVIDENCE_MAX);
+    Value::from(format!("{}… ({} bytes in all)", written.get(..end).unwrap_or_default(), written.len()))
 }
 
 async fn rows_as_json(

@@ -30,7 +30,7 @@ pub fn screen(answer: &Answer) -> String {
             format!("the summary of {} {new}: {} wait for a person\n", digest.day, digest.totals.waiting)
         }
         Answer::Refused(refused) => format!("refused: {}\n", plain(&refused.message)),
-        Answer::Described(markdown) => (*markdown).to_owned(),
+        Answer::Described { markdown } => (*markdown).to_owned(),
     }
 }
 
@@ -52,8 +52,11 @@ fn list(listing: &Listing) -> String {
     }
     add(&mut screen, format_args!("; {} put off, {} being repaired\n", totals.snoozed, totals.repairing));
     if !totals.money_at_risk.is_empty() {
-        let sums: Vec<String> =
-            totals.money_at_risk.iter().map(|money| amount(money.amount_minor, &plain(&money.currency))).collect();
+        let sums: Vec<String> = totals
+            .money_at_risk
+            .iter()
+            .map(|money| amount(money.amount_minor.into(), &plain(&money.currency)))
+            .collect();
         add(&mut screen, format_args!("Money at risk: {}", sums.join(" + ")));
         if totals.without_amount > 0 {
             add(&mut screen, format_args!(", and {} of which it is not known", totals.without_amount));
@@ -131,7 +134,7 @@ fn show(shown: &Shown) -> String {
     if let Some(resolution) = &shown.resolution {
         line("closed", plain(resolution));
     }
-    if let Some(until) = shown.snoozed_until {
+    if let Some(until) = shown.put_off_until() {
         line("put off until", minute(until));
     }
     if let Some(payment) = &shown.payment_now {
@@ -139,9 +142,9 @@ fn show(shown: &Shown) -> String {
         line(
             "the payment now",
             format!(
-                "{} with {reference}, changed {} ago",
+                "{} with {reference}{}",
                 or_dash(payment.state.as_deref()),
-                age(payment.updated_at, now)
+                payment.updated_at.map(|at| format!(", changed {} ago", age(at, now))).unwrap_or_default()
             ),
         );
     }

@@ -26,7 +26,12 @@ pub(super) fn page(listing: &Listing, page: &Page, endpoints: &Endpoints<'_>) ->
         }
         (button("Apply the filter", "btn btn-primary", endpoints.this, Display::Widget, None, &json!({"action": "list"})))
         @if listing.findings.is_empty() {
-            p { @if page.filter.is_empty() && !page.behind { "The list is empty." } @else { "The filter leaves nothing." } }
+            p {
+                @if page.behind {
+                    "Nothing is behind the page before; the filter leaves " (listing.matching) ". "
+                    (button("First page", "btn", endpoints.this, Display::Widget, None, &json!({"action": "list"})))
+                } @else if page.filter.is_empty() { "The list is empty." } @else { "The filter leaves nothing." }
+            }
         } @else {
             (table(&listing.findings, now, endpoints))
             p {
@@ -57,7 +62,7 @@ fn totals(totals: &Totals, now: Timestamp) -> Markup {
                 "Money at risk: "
                 @for (nth, money) in totals.money_at_risk.iter().enumerate() {
                     @if nth > 0 { " + " }
-                    b { (amount(money.amount_minor, &plain(&money.currency))) }
+                    b { (amount(money.amount_minor.into(), &plain(&money.currency))) }
                 }
                 @if totals.without_amount > 0 { ", and " (totals.without_amount) " of which it is not known" }
             }

@@ -44,7 +44,7 @@ pub fn page(answer: &Answer, page: &Page, endpoints: &Endpoints<'_>) -> String {
         Answer::Recorded(recorded) => recorded_page(recorded),
         Answer::Digest(digest) => digest_page(digest),
         Answer::Refused(refused) => refused_page(refused),
-        Answer::Described(markdown) => html! { pre { (markdown) } },
+        Answer::Described { markdown } => html! { pre { (markdown) } },
     };
     let theme = match (page.dark, page.narrow) {
         (false, false) => "rd",

@@ -58,7 +58,7 @@ fn facts(shown: &Shown) -> Markup {
             @if let Some(payment) = &shown.payment_now {
                 (fact("The payment now", &html! {
                     (data_or_dash(payment.state.as_deref())) " with " (data_or_dash(payment.external_ref.as_deref()))
-                    ", changed " (age(payment.updated_at, now)) " ago"
+                    @if let Some(updated_at) = payment.updated_at { ", changed " (age(updated_at, now)) " ago" }
                 }))
             }
             @if let Some(observation) = &shown.observation {
@@ -67,7 +67,7 @@ fn facts(shown: &Shown) -> Markup {
                 }))
             }
             @if let Some(at) = shown.escalated_at { (fact("Repairs did not help", &html! { "known since " (minute(at)) })) }
-            @if let Some(until) = shown.snoozed_until { (fact("Put off until", &html! { (minute(until)) })) }
+            @if let Some(until) = shown.put_off_until() { (fact("Put off until", &html! { (minute(until)) })) }
             @if let Some(resolution) = &shown.resolution {
                 (fact("Closed", &html! { (data(resolution)) @if let Some(at) = shown.resolved_at { ", " (minute(at)) } }))
             }

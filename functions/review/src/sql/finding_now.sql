@@ -1,6 +1,6 @@
 -- Purpose: a finding as it is, with what it is about.
 -- Parameters: 1 finding id bigint.
--- Returns: one row, or none where there is no such finding.
+-- Returns: one row, or none where there is no such finding. A date of the payment that no calendar holds is null.
 -- Locks: none.
 select
     f.id,
@@ -10,7 +10,7 @@ select
     f.local_state,
     f.external_status,
     f.external_ref,
-    f.evidence,
+    f.evidence::text as evidence,
     f.detected_at,
     f.last_seen_at,
     f.escalated_at,
@@ -23,8 +23,8 @@ select
     p.state as payment_state,
     p.external_ref as payment_ref,
     p.match_key as payment_match_key,
-    p.created_at as payment_created_at,
-    p.updated_at as payment_updated_at,
+    case when p.created_at between '0001-01-01' and '9999-12-31' then p.created_at end as payment_created_at,
+    case when p.updated_at between '0001-01-01' and '9999-12-31' then p.updated_at end as payment_updated_at,
     o.external_status as observed_status,
     o.observed_at,
     exists (

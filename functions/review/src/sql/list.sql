@@ -14,7 +14,7 @@ with ranked as (
             nullif(substring(f.evidence ->> 'amount_received_minor' from '^-?[0-9]{1,15}$')::bigint, 0),
             substring(f.evidence ->> 'amount_minor' from '^-?[0-9]{1,15}$')::bigint
         ) as amount_minor,
-        f.evidence ->> 'currency' as currency,
+        case when jsonb_typeof(f.evidence -> 'currency') = 'string' then f.evidence ->> 'currency' end as currency,
         f.evidence ->> 'match_key' as match_key,
         f.evidence #>> '{previous,status}' is distinct from f.external_status
             and f.evidence #>> '{previous,status}' is not null as stripe_changed

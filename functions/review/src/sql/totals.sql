@@ -12,7 +12,7 @@ with ranked as (
             else coalesce(k.rank, 0)
         end as rank,
         f.detected_at,
-        f.evidence ->> 'currency' as currency,
+        case when jsonb_typeof(f.evidence -> 'currency') = 'string' then f.evidence ->> 'currency' end as currency,
         coalesce(
             nullif(substring(f.evidence ->> 'amount_received_minor' from '^-?[0-9]{1,15}$')::bigint, 0),
             substring(f.evidence ->> 'amount_minor' from '^-?[0-9]{1,15}$')::bigint

@@ -69,7 +69,7 @@ enum Action {
         #[command(flatten)]
         of: OfFinding,
         /// For so many days, 1 to 30.
-        #[arg(long)]
+        #[arg(long, value_parser = clap::value_parser!(i64).range(1..=30))]
         days: i64,
     },
     /// Let a withheld batch through, this once. The error that withheld it names job and revision.
@@ -150,7 +150,8 @@ async fn main() -> ExitCode {
     };
     if let Answer::Refused(refused) = &answer {
         eprintln!("refused: {}", review::text::plain(&refused.message));
-        return ExitCode::FAILURE;
+        // what no finding could be asked for is wrong usage
+        return if refused.reason == "request_unusable" { ExitCode::from(2) } else { ExitCode::FAILURE };
     }
     match std::io::stdout().write_all(desk::screen(&answer).as_bytes()) {
         Ok(()) => ExitCode::SUCCESS,

@@ -226,8 +226,10 @@ async fn ask_the_desk(request: &str) -> Result<(), Failure> {
     let answer = review::Host::from_lookup(&environment, desk)?.answer(&payload, None).await?;
     print(&answer)?;
     match answer {
-        Answer::Refused(refused) => Err(Failure::Run(format!("refused: {}", refused.message))),
-        Answer::Listed(_) | Answer::Shown(_) | Answer::Recorded(_) | Answer::Digest(_) | Answer::Described(_) => Ok(()),
+        Answer::Refused(refused) => Err(Failure::Run(format!("refused: {}", review::text::plain(&refused.message)))),
+        Answer::Listed(_) | Answer::Shown(_) | Answer::Recorded(_) | Answer::Digest(_) | Answer::Described { .. } => {
+            Ok(())
+        }
     }
 }
 
