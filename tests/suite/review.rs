@@ -365,9 +365,13 @@ async fn a_withheld_batch_is_released_once_for_its_revision() {
     let mut desk = reviewer(&world).await;
     let release =
         |revision, job: &str| Release { job: job.to_owned(), revision, note: "a test shop".to_owned(), by: None };
-    for outdated in [release(1, "payments-vs-stripe"), release(0, "suspects-vs-stripe")] {
+    for (outdated, now) in [
+        (release(1, "payments-vs-stripe"), "it is at revision 0, where its batch is withheld"),
+        (release(0, "suspects-vs-stripe"), "there is no job suspects-vs-stripe"),
+    ] {
         let refused = release_batch(&mut desk, &outdated, &caller("ann"), world.now()).await.unwrap();
         assert_eq!(reason(&refused), "not_withheld");
+        assert!(format!("{refused:?}").contains(now), "{refused:?}");
     }
     let good = release(0, "payments-vs-stripe");
     let released = recorded(release_batch(&mut desk, &good, &caller("ann"), world.now()).await.unwrap());

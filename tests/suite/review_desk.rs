@@ -5,7 +5,7 @@ use review::request::{List, Place, Request, Sort, State};
 use serde_json::{Value, json};
 use tokio_postgres::Client;
 
-use crate::binaries::binaries;
+use crate::binaries::{binaries, start};
 use crate::lambda::Host;
 use crate::world::{World, connect};
 
@@ -258,4 +258,53 @@ async fn who_decided_is_lambdas_word_and_else_on_record_as_not_known() {
     for written in ["\"Decision\":\"accept\"", "\"TimeToDecision\":", "\"Function\":\"review-decide\""] {
         assert!(stdout.contains(written), "{written}: {stdout}");
     }
+}
+
+async fn terminal(world: &World, arguments: &[&str]) -> (i32, String, String) {
+    start(&binaries().join("desk"), arguments, [("DATABASE_URL", world.database.url().as_str())]).ended().await
+}
+
+#[tokio::test]
+async fn at_a_terminal_a_person_lists_shows_decides_and_is_told_what_was_wrong() {
+    let world = World::new().await;
+    world.pair("pi_1", "paid", "canceled").await;
+    world.cycle().await;
+    let esc = "update reconciliation.finding set evidence = evidence || '{\"match_key\": \"a\\u001b[31m\\u202eb\"}'";
+    world.owner.batch_execute(esc).await.unwrap();
+    let (code, screen, errors) = terminal(&world, &["list"]).await;
+    assert_eq!((code, errors.as_str()), (0, ""), "{screen}");
+    assert!(screen.starts_with("1 wait for a person (1 critical), the oldest for "), "{screen}");
+    assert_eq!(screen.lines().filter(|line| line.contains("paid_locally_not_externally")).count(), 1, "{screen}");
+    let (code, none, _) = terminal(&world, &["list", "--kind", "orphan_charge"]).await;
+    assert!(code == 0 && none.contains("None of the open findings is in this list"), "{none}");
+
+    let (code, shown, _) = terminal(&world, &["show", "1"]).await;
+    let offered = "cargo review apply reverse_paid 1 --revision 0 --note …";
+    assert!(code == 0 && shown.contains(offered) && !shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
+
+    for (arguments, code, words) in [
+        (vec!["accept", "1", "--revision", "0", "--note", "  "], 2, "note has to say why"),
+        (vec!["accept", "1", "--revision", "0"], 2, "--note"),
+        (vec!["snooze", "1", "--revision", "0", "--note", "n", "--days", "31"], 2, "1..=30"),
+        (vec!["list", "--limit", "0"], 2, "limit has to be"),
+        (vec!["list", "--after", "0.-377705116800000000.1"], 2, "after has to be"),
+        (vec!["accept", "1", "--revision", "4", "--note", "n"], 1, "it is at revision 0 and not at 4"),
+        (vec!["show", "9"], 1, "there is no finding 9"),
+        (vec!["release", "--job", "nobody", "--revision", "0", "--note", "n"], 1, "there is no job nobody"),
+    ] {
+        let (ended, screen, errors) = terminal(&world, &arguments).await;
+        assert!((ended, screen.as_str()) == (code, "") && errors.contains(words), "{arguments:?}: {ended}: {errors}");
+    }
+    let (code, recorded, errors) =
+        terminal(&world, &["apply", "reverse_paid", "1", "--revision", "0", "--note", "refunded by hand"]).await;
+    assert_eq!(code, 0, "{errors}");
+    assert!(recorded.starts_with("finding 1: applied (review 1, on record as decided by "), "{recorded}");
+    let (_, shown, _) = terminal(&world, &["show", "1"]).await;
+    assert!(shown.contains("note refunded by hand") && shown.contains("closed            applied"), "{shown}");
+}
+
+#[test]
+fn every_answer_can_be_written_as_json() {
+    let described = review::Answer::Described { markdown: "# desk" };
+    assert_eq!(serde_json::to_value(described).unwrap(), json!({"outcome": "described", "markdown": "# desk"}));
 }
