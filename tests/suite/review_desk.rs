@@ -295,12 +295,24 @@ async fn at_a_terminal_a_person_lists_shows_decides_and_is_told_what_was_wrong()
         let (ended, screen, errors) = terminal(&world, &arguments).await;
         assert!((ended, screen.as_str()) == (code, "") && errors.contains(words), "{arguments:?}: {ended}: {errors}");
     }
+    let (code, recorded, _) =
+        terminal(&world, &["snooze", "1", "--revision", "0", "--days", "3", "--note", "later"]).await;
+    assert!(code == 0 && recorded.starts_with("finding 1: snoozed (review 1,"), "{recorded}");
+    let (_, shown, _) = terminal(&world, &["show", "1"]).await;
+    assert!(shown.contains("  put off until "), "{shown}");
     let (code, recorded, errors) =
-        terminal(&world, &["apply", "reverse_paid", "1", "--revision", "0", "--note", "refunded by hand"]).await;
+        terminal(&world, &["apply", "reverse_paid", "1", "--revision", "1", "--note", "refunded by hand"]).await;
     assert_eq!(code, 0, "{errors}");
-    assert!(recorded.starts_with("finding 1: applied (review 1, on record as decided by "), "{recorded}");
+    assert!(recorded.starts_with("finding 1: applied (review 2, on record as decided by "), "{recorded}");
     let (_, shown, _) = terminal(&world, &["show", "1"]).await;
     assert!(shown.contains("note refunded by hand") && shown.contains("closed            applied"), "{shown}");
+    assert!(!shown.contains("  put off until "), "what is closed is not put off: {shown}");
+
+    let steering = "{\"action\": \"decide\", \"decision\": \"release\", \"job\": \"\\u001b[31mj\\u202e\", \"revision\": 0, \"note\": \"n\"}";
+    let url = world.database.url();
+    let tick = start(&binaries().join("tick"), &["review", steering], [("DATABASE_URL", url.as_str())]);
+    let (code, _, errors) = tick.ended().await;
+    assert!(code == 1 && errors.contains("there is no job \u{fffd}[31mj\u{fffd}"), "{errors}");
 }
 
 #[test]

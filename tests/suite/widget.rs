@@ -209,6 +209,21 @@ async fn the_form_filters_and_sorts_and_the_console_is_told_what_it_shows() {
         [missing]
     );
     assert_eq!(order(json!({"payment": "x' or 'a' = 'a"})).await, Vec::<i64>::new());
+    let show = asked(
+        &json!({"action": "show", "finding": missing}),
+        "light",
+        780,
+        &json!({"payment": "o'<1>", "sort": "oldest"}),
+    );
+    let shown = html(&reading, show).await;
+    for carried in
+        ["type=\"hidden\" name=\"payment\" value=\"o'&lt;1&gt;\"", "type=\"hidden\" name=\"sort\" value=\"oldest\""]
+    {
+        assert!(shown.contains(carried), "the way back has lost the filter: {shown}");
+    }
+    let behind = asked(&json!({"action": "list", "after": "3.253402300799999999.1"}), "light", 780, &json!({}));
+    let emptied = html(&reading, behind).await;
+    assert!(emptied.contains("the filter leaves 4") && emptied.contains("First page"), "{emptied}");
     let described = reading.answer(json!({"describe": true})).await;
     assert!(described.as_str().unwrap().starts_with("## The reconciler's review desk\n"), "{described}");
     drop(reading.kill());

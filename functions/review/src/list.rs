@@ -2,7 +2,7 @@
 //! belong together.
 
 use reconciler::domain::Timestamp;
-use reconciler::domain::review::{Severity, severity};
+use reconciler::domain::severity::{Severity, severity};
 use reconciler::domain::verdict::Kind;
 use serde::Serialize;
 use time::Duration;

@@ -3,7 +3,8 @@
 use reconciler::domain::Timestamp;
 use reconciler::domain::id::ExternalRef;
 use reconciler::domain::payment::Reference;
-use reconciler::domain::review::{Decision, FindingNow, PaymentNow, choices, severity};
+use reconciler::domain::review::{Decision, FindingNow, PaymentNow, choices};
+use reconciler::domain::severity::severity;
 use reconciler::domain::verdict::{Kind, Verdict};
 use serde::Serialize;
 use serde_json::Value;

@@ -91,8 +91,7 @@ pub fn request(payload: &Value) -> Result<Value, RequestError> {
 /// The forms' fields, whatever their names.
 fn fields(context: &Map<String, Value>) -> Result<impl Iterator<Item = (&String, &Value)>, RequestError> {
     let object = |value: &Value, name: &str| match value {
-        Value::Null => Ok(()),
-        Value::Object(_) => Ok(()),
+        Value::Null | Value::Object(_) => Ok(()),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
             Err(wrong(format!("widgetContext's {name} has to be an object")))
         }

@@ -8,6 +8,7 @@ pub mod orphan;
 pub mod payment;
 pub mod plan;
 pub mod review;
+pub mod severity;
 pub mod verdict;
 
 #[cfg(test)]

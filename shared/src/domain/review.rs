@@ -18,82 +18,10 @@ use time::Duration;
 use super::Timestamp;
 use super::external::ExternalStatus;
 use super::payment::LocalState;
-use super::verdict::{ExternalWord, Kind, LocalWord, Repair, Verdict};
+use super::verdict::{Kind, Repair, Verdict};
 
 /// A finding can be put off for so long at once.
 pub const SNOOZE_MAX: Duration = Duration::days(30);
-
-/// How much a finding matters: what a person should see first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Severity {
-    /// Money was taken or is held, or counted as taken, and the other side does not know.
-    Critical,
-    /// A customer's payment has no known outcome.
-    High,
-    /// The sides disagree, and no money is known to be wrong by it.
-    Medium,
-    /// It is being repaired.
-    Low,
-}
-
-impl Severity {
-    /// Most severe first.
-    pub const ALL: [Self; 4] = [Self::Critical, Self::High, Self::Medium, Self::Low];
-
-    /// The word for it.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Critical => "critical",
-            Self::High => "high",
-            Self::Medium => "medium",
-            Self::Low => "low",
-        }
-    }
-
-    /// Its place in a list, 0 first.
-    pub fn rank(self) -> i32 {
-        match self {
-            Self::Critical => 0,
-            Self::High => 1,
-            Self::Medium => 2,
-            Self::Low => 3,
-        }
-    }
-}
-
-/// How severe an open finding is that waits for a person. One that is being repaired is [`Severity::Low`].
-pub fn severity(kind: Kind) -> Severity {
-    match kind {
-        Kind::PaidLocallyNotExternally | Kind::OrphanCharge | Kind::UnlinkedCharge | Kind::MissedSuccess => {
-            Severity::Critical
-        }
-        Kind::Unexpected(LocalWord::Failed, ExternalWord::Succeeded | ExternalWord::RequiresCapture) => {
-            Severity::Critical
-        }
-        Kind::MissingExternally | Kind::NoExternalReference => Severity::High,
-        Kind::Unexpected(
-            LocalWord::Pending | LocalWord::Finalizing | LocalWord::Expired,
-            ExternalWord::Succeeded
-            | ExternalWord::RequiresConfirmation
-            | ExternalWord::RequiresAction
-            | ExternalWord::Processing
-            | ExternalWord::RequiresCapture
-            | ExternalWord::Unknown,
-        ) => Severity::High,
-        Kind::Unexpected(
-            LocalWord::Failed,
-            ExternalWord::RequiresConfirmation
-            | ExternalWord::RequiresAction
-            | ExternalWord::Processing
-            | ExternalWord::Unknown,
-        )
-        | Kind::MissedCancel
-        | Kind::MissedFailure
-        | Kind::UnmappedState
-        | Kind::MalformedReference
-        | Kind::StalledInFlight => Severity::Medium,
-    }
-}
 
 /// A transition that only a person asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -127,21 +127,3 @@ fn each_decision_is_refused_where_it_does_not_fit() {
     assert_eq!(words(&helpless), ["retry", "accept", "snooze"]);
     assert!(words(&waiting).is_empty());
 }
-
-#[test]
-fn money_that_only_one_side_knows_comes_first() {
-    let critical: Vec<String> =
-        Kind::all().filter(|kind| severity(*kind) == Severity::Critical).map(|kind| kind.to_string()).collect();
-    assert_eq!(
-        critical,
-        [
-            "missed_success",
-            "paid_locally_not_externally",
-            "orphan_charge",
-            "unlinked_charge",
-            "unexpected:failed->succeeded",
-            "unexpected:failed->requires_capture"
-        ]
-    );
-    assert!(Severity::ALL.is_sorted_by_key(|severity| severity.rank()));
-}

@@ -26,7 +26,7 @@ pub(super) fn page(shown: &Shown, page: &Page, endpoints: &Endpoints<'_>) -> Mar
             p class="dim" { "This widget only shows. What can be decided: " (shown.choices.join(", ")) "." }
         }
         h3 { "Evidence" }
-        pre { (lines(&serde_json::to_string_pretty(&shown.evidence).unwrap_or_default())) }
+        pre { (lines(&format!("{:#}", shown.evidence))) }
         (rows("Decided before", &shown.reviews))
         (rows("Other findings of the payment", &shown.earlier))
         (rows("Commands and events that came of it", &shown.outbox))
@@ -112,7 +112,8 @@ fn decision(shown: &Shown, choice: &str, decide: &str) -> Markup {
             "btn btn-primary",
             format!("Write {transition} for the payment of finding {finding}, with its ledger and its event?"),
         ),
-        _ => ("Put off", "btn", format!("Put finding {finding} off?")),
+        ("snooze", _) => ("Put off", "btn", format!("Put finding {finding} off?")),
+        (other, _) => (other, "btn", format!("{other}: finding {finding}?")),
     };
     let transition = shown.transition.filter(|_| choice == "apply");
     let mut call = json!({"action": "decide", "decision": choice, "finding": finding, "revision": revision,
